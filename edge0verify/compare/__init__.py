@@ -1,0 +1,1 @@
+"""Conformance, comparators, causes, policy and verdict."""

@@ -1,0 +1,1 @@
+"""HDF5 store, capture levels, readers of foreign dumps."""

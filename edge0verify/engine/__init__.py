@@ -1,0 +1,1 @@
+"""Forward pass, decode, drafter, layer split and dump hooks."""

@@ -1,0 +1,1 @@
+"""Gate records and their validity."""

@@ -1,0 +1,1 @@
+"""Accepted dumps, kept and re-checked."""

@@ -1,0 +1,1 @@
+"""GGUF, configuration, tokenizer, prompts, questions, the embedded model."""

@@ -1,0 +1,1 @@
+"""The nightly matrix and its history."""

@@ -1,0 +1,1 @@
+"""Cross-device memory probes and triage."""

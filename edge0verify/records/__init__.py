@@ -1,0 +1,1 @@
+"""The types that travel between rooms: manifest, evidence, causes, verdict, and their JSON schemas."""

@@ -1,0 +1,1 @@
+"""Device runtimes behind one protocol."""

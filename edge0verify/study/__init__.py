@@ -1,0 +1,1 @@
+"""Brings engine and compare together: replay, evidence, drift, bisect, kernel tests, selftest."""

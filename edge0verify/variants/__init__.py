@@ -1,0 +1,1 @@
+"""Stage and variant registry, kernel bindings, launch counters."""

@@ -1,0 +1,112 @@
+// Sixteen lanes of float, int32 and double, with one meaning on every instruction set the CPU objects are built for.
+//
+// Each CPU source that includes this header is compiled once per instruction set (macro E0_ISA names the object); everything
+// sits in a namespace of that name, so the linker can never mix two objects' inline functions.  All operations are single IEEE
+// roundings: fma is one rounding also where the hardware has none, and nothing may be contracted (-ffp-contract=off).
+#pragma once
+#include <cstdint>
+#include <cstring>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#ifndef E0_ISA
+#error "E0_ISA must name the object that is being built: baseline, avx2 or avx512"
+#endif
+
+namespace e0 {
+namespace E0_ISA {
+
+#define E0_INLINE static inline __attribute__((always_inline))
+
+// ---- scalar fma with one rounding ------------------------------------------------------------------------------------------
+// Without the instruction: the product of two floats is exact in double; the sum is rounded to odd in double, and a value rounded
+// to odd with at least two spare bits rounds on to float as if it had been rounded once (Boldo and Melquiond, 2008).
+E0_INLINE double add_to_odd(double p, double c) {
+    double s = p + c;
+    double bb = s - p;
+    double err = (p - (s - bb)) + (c - bb);
+    uint64_t u; std::memcpy(&u, &s, 8);
+    uint64_t e; std::memcpy(&e, &err, 8);
+    bool finite = ((u >> 52) & 0x7ff) != 0x7ff;
+    if (finite && err != 0.0) {
+        if ((e ^ u) >> 63) u -= 1;      // the exact sum lies nearer zero: step back, then set the sticky bit
+        u |= 1;
+        std::memcpy(&s, &u, 8);
+    }
+    return s;
+}
+E0_INLINE float fma1(float a, float b, float c) {
+#if defined(__FMA__) || defined(__aarch64__)
+    return __builtin_fmaf(a, b, c);
+#else
+    return (float)add_to_odd((double)a * (double)b, (double)c);
+#endif
+}
+
+// ---- sixteen lanes ---------------------------------------------------------------------------------------------------------
+#if defined(__AVX512F__)
+struct vf { __m512 r; };
+struct vi { __m512i r; };
+E0_INLINE vf vload(const float* p) { return {_mm512_loadu_ps(p)}; }
+E0_INLINE void vstore(float* p, vf a) { _mm512_storeu_ps(p, a.r); }
+E0_INLINE vf vset(float x) { return {_mm512_set1_ps(x)}; }
+E0_INLINE vf vadd(vf a, vf b) { return {_mm512_add_ps(a.r, b.r)}; }
+E0_INLINE vf vsub(vf a, vf b) { return {_mm512_sub_ps(a.r, b.r)}; }
+E0_INLINE vf vmul(vf a, vf b) { return {_mm512_mul_ps(a.r, b.r)}; }
+E0_INLINE vf vdiv(vf a, vf b) { return {_mm512_div_ps(a.r, b.r)}; }
+E0_INLINE vf vfma(vf a, vf b, vf c) { return {_mm512_fmadd_ps(a.r, b.r, c.r)}; }
+E0_INLINE vi viload(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
+E0_INLINE void vistore(int32_t* p, vi a) { _mm512_storeu_si512(p, a.r); }
+E0_INLINE vi viset(int32_t x) { return {_mm512_set1_epi32(x)}; }
+E0_INLINE vi viadd(vi a, vi b) { return {_mm512_add_epi32(a.r, b.r)}; }
+E0_INLINE vi visub(vi a, vi b) { return {_mm512_sub_epi32(a.r, b.r)}; }
+E0_INLINE vf vcvt(vi a) { return {_mm512_cvtepi32_ps(a.r)}; }                      // exact below 2^24 in magnitude
+E0_INLINE vf vas_f(vi a) { return {_mm512_castsi512_ps(a.r)}; }
+E0_INLINE vi vas_i(vf a) { return {_mm512_castps_si512(a.r)}; }
+#elif defined(__AVX2__)
+struct vf { __m256 r[2]; };
+struct vi { __m256i r[2]; };
+E0_INLINE vf vload(const float* p) { return {{_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}}; }
+E0_INLINE void vstore(float* p, vf a) { _mm256_storeu_ps(p, a.r[0]); _mm256_storeu_ps(p + 8, a.r[1]); }
+E0_INLINE vf vset(float x) { __m256 v = _mm256_set1_ps(x); return {{v, v}}; }
+#define E0_2(T, op, ...) T o; for (int i_ = 0; i_ < 2; ++i_) o.r[i_] = op(__VA_ARGS__); return o
+E0_INLINE vf vadd(vf a, vf b) { E0_2(vf, _mm256_add_ps, a.r[i_], b.r[i_]); }
+E0_INLINE vf vsub(vf a, vf b) { E0_2(vf, _mm256_sub_ps, a.r[i_], b.r[i_]); }
+E0_INLINE vf vmul(vf a, vf b) { E0_2(vf, _mm256_mul_ps, a.r[i_], b.r[i_]); }
+E0_INLINE vf vdiv(vf a, vf b) { E0_2(vf, _mm256_div_ps, a.r[i_], b.r[i_]); }
+E0_INLINE vf vfma(vf a, vf b, vf c) { E0_2(vf, _mm256_fmadd_ps, a.r[i_], b.r[i_], c.r[i_]); }
+E0_INLINE vi viload(const int32_t* p) { return {{_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 8))}}; }
+E0_INLINE void vistore(int32_t* p, vi a) { _mm256_storeu_si256((__m256i*)p, a.r[0]); _mm256_storeu_si256((__m256i*)(p + 8), a.r[1]); }
+E0_INLINE vi viset(int32_t x) { __m256i v = _mm256_set1_epi32(x); return {{v, v}}; }
+E0_INLINE vi viadd(vi a, vi b) { E0_2(vi, _mm256_add_epi32, a.r[i_], b.r[i_]); }
+E0_INLINE vi visub(vi a, vi b) { E0_2(vi, _mm256_sub_epi32, a.r[i_], b.r[i_]); }
+E0_INLINE vf vcvt(vi a) { E0_2(vf, _mm256_cvtepi32_ps, a.r[i_]); }
+E0_INLINE vf vas_f(vi a) { E0_2(vf, _mm256_castsi256_ps, a.r[i_]); }
+E0_INLINE vi vas_i(vf a) { E0_2(vi, _mm256_castps_si256, a.r[i_]); }
+#undef E0_2
+#else   // baseline: plain loops over the lanes; SSE2 on x86-64, NEON on arm64, whatever the compiler makes of them elsewhere
+struct vf { float r[16]; };
+struct vi { int32_t r[16]; };
+#define E0_16(T, expr) T o; for (int i_ = 0; i_ < 16; ++i_) o.r[i_] = (expr); return o
+E0_INLINE vf vload(const float* p) { vf o; std::memcpy(o.r, p, 64); return o; }
+E0_INLINE void vstore(float* p, vf a) { std::memcpy(p, a.r, 64); }
+E0_INLINE vf vset(float x) { E0_16(vf, x); }
+E0_INLINE vf vadd(vf a, vf b) { E0_16(vf, a.r[i_] + b.r[i_]); }
+E0_INLINE vf vsub(vf a, vf b) { E0_16(vf, a.r[i_] - b.r[i_]); }
+E0_INLINE vf vmul(vf a, vf b) { E0_16(vf, a.r[i_] * b.r[i_]); }
+E0_INLINE vf vdiv(vf a, vf b) { E0_16(vf, a.r[i_] / b.r[i_]); }
+E0_INLINE vf vfma(vf a, vf b, vf c) { E0_16(vf, fma1(a.r[i_], b.r[i_], c.r[i_])); }
+E0_INLINE vi viload(const int32_t* p) { vi o; std::memcpy(o.r, p, 64); return o; }
+E0_INLINE void vistore(int32_t* p, vi a) { std::memcpy(p, a.r, 64); }
+E0_INLINE vi viset(int32_t x) { E0_16(vi, x); }
+E0_INLINE vi viadd(vi a, vi b) { E0_16(vi, (int32_t)((uint32_t)a.r[i_] + (uint32_t)b.r[i_])); }
+E0_INLINE vi visub(vi a, vi b) { E0_16(vi, (int32_t)((uint32_t)a.r[i_] - (uint32_t)b.r[i_])); }
+E0_INLINE vf vcvt(vi a) { E0_16(vf, (float)a.r[i_]); }
+E0_INLINE vf vas_f(vi a) { vf o; std::memcpy(o.r, a.r, 64); return o; }
+E0_INLINE vi vas_i(vf a) { vi o; std::memcpy(o.r, a.r, 64); return o; }
+#undef E0_16
+#endif
+
+}  // namespace E0_ISA
+}  // namespace e0
