@@ -64,6 +64,15 @@ E0_INLINE vi visub(vi a, vi b) { return {_mm512_sub_epi32(a.r, b.r)}; }
 E0_INLINE vf vcvt(vi a) { return {_mm512_cvtepi32_ps(a.r)}; }                      // exact below 2^24 in magnitude
 E0_INLINE vf vas_f(vi a) { return {_mm512_castsi512_ps(a.r)}; }
 E0_INLINE vi vas_i(vf a) { return {_mm512_castps_si512(a.r)}; }
+// min and max as SSE has them: the second operand where either is NaN (a < b ? a : b, a > b ? a : b)
+E0_INLINE vf vmin(vf a, vf b) { return {_mm512_min_ps(a.r, b.r)}; }
+E0_INLINE vf vmax(vf a, vf b) { return {_mm512_max_ps(a.r, b.r)}; }
+E0_INLINE vi vand(vi a, vi b) { return {_mm512_and_si512(a.r, b.r)}; }
+E0_INLINE vi vor(vi a, vi b) { return {_mm512_or_si512(a.r, b.r)}; }
+E0_INLINE vi vxor(vi a, vi b) { return {_mm512_xor_si512(a.r, b.r)}; }
+template <int N> E0_INLINE vi vsll(vi a) { return {_mm512_slli_epi32(a.r, N)}; }
+template <int N> E0_INLINE vi vsrl(vi a) { return {_mm512_srli_epi32(a.r, N)}; }
+template <int N> E0_INLINE vi vsra(vi a) { return {_mm512_srai_epi32(a.r, N)}; }
 #elif defined(__AVX2__)
 struct vf { __m256 r[2]; };
 struct vi { __m256i r[2]; };
@@ -84,6 +93,14 @@ E0_INLINE vi visub(vi a, vi b) { E0_2(vi, _mm256_sub_epi32, a.r[i_], b.r[i_]); }
 E0_INLINE vf vcvt(vi a) { E0_2(vf, _mm256_cvtepi32_ps, a.r[i_]); }
 E0_INLINE vf vas_f(vi a) { E0_2(vf, _mm256_castsi256_ps, a.r[i_]); }
 E0_INLINE vi vas_i(vf a) { E0_2(vi, _mm256_castps_si256, a.r[i_]); }
+E0_INLINE vf vmin(vf a, vf b) { E0_2(vf, _mm256_min_ps, a.r[i_], b.r[i_]); }
+E0_INLINE vf vmax(vf a, vf b) { E0_2(vf, _mm256_max_ps, a.r[i_], b.r[i_]); }
+E0_INLINE vi vand(vi a, vi b) { E0_2(vi, _mm256_and_si256, a.r[i_], b.r[i_]); }
+E0_INLINE vi vor(vi a, vi b) { E0_2(vi, _mm256_or_si256, a.r[i_], b.r[i_]); }
+E0_INLINE vi vxor(vi a, vi b) { E0_2(vi, _mm256_xor_si256, a.r[i_], b.r[i_]); }
+template <int N> E0_INLINE vi vsll(vi a) { E0_2(vi, _mm256_slli_epi32, a.r[i_], N); }
+template <int N> E0_INLINE vi vsrl(vi a) { E0_2(vi, _mm256_srli_epi32, a.r[i_], N); }
+template <int N> E0_INLINE vi vsra(vi a) { E0_2(vi, _mm256_srai_epi32, a.r[i_], N); }
 #undef E0_2
 #else   // baseline: plain loops over the lanes; SSE2 on x86-64, NEON on arm64, whatever the compiler makes of them elsewhere
 struct vf { float r[16]; };
@@ -105,6 +122,14 @@ E0_INLINE vi visub(vi a, vi b) { E0_16(vi, (int32_t)((uint32_t)a.r[i_] - (uint32
 E0_INLINE vf vcvt(vi a) { E0_16(vf, (float)a.r[i_]); }
 E0_INLINE vf vas_f(vi a) { vf o; std::memcpy(o.r, a.r, 64); return o; }
 E0_INLINE vi vas_i(vf a) { vi o; std::memcpy(o.r, a.r, 64); return o; }
+E0_INLINE vf vmin(vf a, vf b) { E0_16(vf, a.r[i_] < b.r[i_] ? a.r[i_] : b.r[i_]); }
+E0_INLINE vf vmax(vf a, vf b) { E0_16(vf, a.r[i_] > b.r[i_] ? a.r[i_] : b.r[i_]); }
+E0_INLINE vi vand(vi a, vi b) { E0_16(vi, a.r[i_] & b.r[i_]); }
+E0_INLINE vi vor(vi a, vi b) { E0_16(vi, a.r[i_] | b.r[i_]); }
+E0_INLINE vi vxor(vi a, vi b) { E0_16(vi, a.r[i_] ^ b.r[i_]); }
+template <int N> E0_INLINE vi vsll(vi a) { E0_16(vi, (int32_t)((uint32_t)a.r[i_] << N)); }
+template <int N> E0_INLINE vi vsrl(vi a) { E0_16(vi, (int32_t)((uint32_t)a.r[i_] >> N)); }
+template <int N> E0_INLINE vi vsra(vi a) { E0_16(vi, a.r[i_] >> N); }
 #undef E0_16
 #endif
 
