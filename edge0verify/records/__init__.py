@@ -1,1 +1,1 @@
-"""The types that travel between rooms: manifest, evidence, causes, verdict, and their JSON schemas."""
+"""The types that rooms hand to each other: manifests, evidence, causes, verdicts, and their JSON schemas."""
