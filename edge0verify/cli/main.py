@@ -1,0 +1,106 @@
+"""The command `edge0verify`: finds the command's file, turns what happens into the exit codes of the design.
+
+0 PASS, 1 FAIL, 2 usage or input error, 3 INCONCLUSIVE, 70 internal error, 130 interrupt. An exception never exits with 1.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from edge0verify import __version__
+from edge0verify.records.errors import InputError
+
+COMMANDS = {
+    "compare": "compare two variants, or two dumps, layer by layer",
+    "list": "list variants, devices, prompts",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for, so that `--help` starts at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        return importlib.import_module(f"edge0verify.cli.{name.replace('-', '_')}_").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]):
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = _nearest(args[0], COMMANDS)
+            raise click.UsageError(f"no command {args[0]!r}" + (f"; did you mean {near!r}?" if near else ""), ctx) from error
+
+
+def _nearest(word: str, known) -> str | None:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="edge0verify")
+def cli() -> None:
+    """Is that rounding, or a fault, and did the variant run at all?
+
+    \b
+    Example:
+      edge0verify compare --stage D --a mmq --b w11
+    """
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line and exit with the design's code."""
+    sys.exit(run(argv))
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code. Nothing but KeyboardInterrupt and SystemExit of a child passes through."""
+    try:
+        result = cli.main(args=argv, prog_name="edge0verify", standalone_mode=False)
+        return int(result) if isinstance(result, int) else 0
+    except InputError as error:
+        click.echo(f"edge0verify: {error}", err=True)
+        return 2
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("edge0verify: interrupted", err=True)
+        return 130
+    except click.UsageError as error:
+        error.show()
+        return 2
+    except click.ClickException as error:
+        click.echo(f"edge0verify: {error.format_message()}", err=True)
+        return 2
+    except BrokenPipeError:
+        # The reader went away (`| head`): nobody is left to read a verdict, and Python must not complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 70
+    except Exception as error:
+        import traceback
+
+        if os.environ.get("EDGE0VERIFY_TRACEBACK"):
+            traceback.print_exc()
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        click.echo(
+            f"edge0verify: internal error: {type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno}; "
+            "EDGE0VERIFY_TRACEBACK=1 shows more)",
+            err=True,
+        )
+        return 70
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Options that several commands share, declared once, and how their values are read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+import numpy as np
+
+from edge0verify.records.errors import InputError
+
+STAGES = ("D", "A", "U")
+
+
+def model_options(command):
+    """-m/--model and --projection."""
+    command = click.option("--projection", type=click.Path(path_type=Path), help="GGUF with latent_down and latent_up to lay over the model's own.")(command)
+    return click.option("-m", "--model", type=click.Path(path_type=Path), help="GGUF file or safetensors folder.  [default: the embedded model]")(command)
+
+
+def prompt_options(default: str = "long"):
+    """--prompt, -f/--file and --rows."""
+
+    def add(command):
+        command = click.option("--rows", metavar="A:B", help="Judge only the token positions A to B-1.")(command)
+        command = click.option("-f", "--file", "prompt_file", type=click.Path(path_type=Path), help="Take the prompt from a text file.")(command)
+        return click.option("--prompt", default=default, show_default=True, help="An embedded prompt: long, prose, questions, code, list.")(command)
+
+    return add
+
+
+def threads_option(command):
+    return click.option("--threads", type=click.IntRange(1, 1024), help="Threads; the results do not depend on it.  [default: all cores]")(command)
+
+
+def json_option(command):
+    return click.option("--json", "json_to", metavar="FILE|-", help="Write the verdict as JSON to a file, or to standard output instead of the table.")(command)
+
+
+def thread_count(threads: int | None) -> int:
+    """The number asked for, or the processors this process may use."""
+    return threads or len(os.sched_getaffinity(0))
+
+
+def read_rows(text: str | None, tokens: int) -> slice:
+    """'A:B' as a slice of token positions that is not empty; InputError otherwise."""
+    if text is None:
+        return slice(0, tokens)
+    try:
+        first, last = text.split(":")
+        rows = slice(*slice(int(first) if first else 0, int(last) if last else tokens).indices(tokens)[:2])
+    except ValueError:
+        raise InputError(f"--rows {text}: expected A:B with whole numbers") from None
+    if rows.start >= rows.stop:
+        raise InputError(f"--rows {text}: expected rows of a prompt of {tokens} tokens, found none")
+    return rows
+
+
+def read_layers(text: str | None, layers: int) -> tuple[int, ...] | None:
+    """'3' or '0-2' or '0,4' as layer numbers below `layers`; None means all. InputError otherwise."""
+    if text is None:
+        return None
+    found: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            found.extend(range(int(first), int(last or first) + 1))
+    except ValueError:
+        raise InputError(f"--layer {text}: expected numbers such as 3, 0-2 or 0,4") from None
+    wrong = [n for n in found if not 0 <= n < layers]
+    if wrong or not found:
+        raise InputError(f"--layer {text}: expected layers 0 to {layers - 1}, found {wrong[0] if wrong else 'none'}")
+    return tuple(sorted(set(found)))
+
+
+def read_prompt(model, name: str, file: Path | None) -> tuple[str, np.ndarray]:
+    """(name, int32 tokens with <bos> first) of an embedded prompt or a file."""
+    from edge0verify import model as models
+
+    text = models.prompt_file(file) if file is not None else models.prompt(name)
+    return (str(file) if file is not None else name), models.encode(text)
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a whole file or nothing: a temporary file beside it, renamed. '-' is standard output."""
+    if path == "-":
+        click.echo(text, nl=False)
+        return
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text)
+        os.replace(partial, target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise InputError(f"{path}: expected a file that can be written, found: {error.strerror}") from None

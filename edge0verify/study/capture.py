@@ -1,0 +1,104 @@
+"""One pass of the reference path, keeping what the stages under study read.
+
+A stage is judged on the inputs that the reference path gave it, so that a difference made by an earlier stage cannot reach it.
+Only what the stage reads is kept: D needs ffn-in, A needs d-xl, d-xlq and the routes, U needs a-yl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from edge0verify.engine import Engine
+from edge0verify.model import Model
+from edge0verify.numerics.blocks import Blocks
+from edge0verify.variants.kernels import Kernels
+
+REFERENCE = {"D": "mmvq", "A1": "mmvq", "A2": "mmvq", "U": "mmvq"}
+
+READS = {
+    "D": ("ffn-in",),
+    "A": ("d-xl", "d-xlq", "route-ids", "route-weights"),
+    "U": ("a-yl",),
+}
+
+
+@dataclass(frozen=True)
+class StageInputs:
+    """What one stage reads, layer by layer.
+
+    `tensors[layer][name]` is a float32 or int32 array [tokens, ...] or Blocks; `rows` int32 [tokens, 3] keys each token by
+    (pass, position, accepted).
+    """
+
+    stage: str
+    tokens: np.ndarray
+    rows: np.ndarray
+    tensors: Mapping[int, Mapping[str, np.ndarray | Blocks]]
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        return tuple(sorted(self.tensors))
+
+
+def join(pieces: list) -> np.ndarray | Blocks:
+    """Join row chunks of one tensor into one array or one Blocks."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if isinstance(pieces[0], Blocks):
+        s = None if pieces[0].s is None else np.concatenate([p.s for p in pieces])
+        return Blocks(np.concatenate([p.codes for p in pieces]), np.concatenate([p.d for p in pieces]), s, pieces[0].quantiser)
+    return np.concatenate(pieces)
+
+
+def slice_rows(value: np.ndarray | Blocks, rows: slice) -> np.ndarray | Blocks:
+    """The given rows of an array or of Blocks, without a copy."""
+    if isinstance(value, Blocks):
+        return Blocks(value.codes[rows], value.d[rows], None if value.s is None else value.s[rows], value.quantiser)
+    return value[rows]
+
+
+def capture(
+    model: Model,
+    tokens: np.ndarray,
+    stage: str,
+    *,
+    kernels: Kernels | None = None,
+    reference: Mapping[str, str] = REFERENCE,
+    layers: tuple[int, ...] | None = None,
+    rows: slice = slice(None),
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> StageInputs:
+    """Run the reference path over `tokens` (int32 [n]) and keep what `stage` ('D', 'A' or 'U') reads.
+
+    Only `layers` (default: all of the main model) and the token positions in `rows` are kept.  `progress(done, total)` counts
+    tokens.  Raises InputError for a bad model; KeyError for an unknown stage.
+    """
+    wanted = READS[stage]
+    keep = set(range(model.config.layers)) if layers is None else set(layers)
+    pieces: dict[int, dict[str, list]] = {layer: {name: [] for name in wanted} for layer in sorted(keep)}
+
+    def tap(layer, name, pos0, value):
+        if name in wanted and layer in keep:
+            # The engine reuses its buffers from chunk to chunk.
+            pieces[layer][name].append(_copy(value))
+
+    def count(done: int, total: int) -> None:
+        if progress is not None:
+            progress(done, total)
+
+    engine = Engine(model, kernels=kernels, variants=dict(reference), threads=threads)
+    engine.prefill(tokens, tap=tap, progress=count)
+    tensors = {layer: {n: slice_rows(join(p), rows) for n, p in named.items()} for layer, named in pieces.items()}
+    position = np.arange(len(tokens), dtype=np.int32)[rows]
+    keys = np.stack([np.zeros_like(position), position, np.ones_like(position)], axis=1)
+    return StageInputs(stage, tokens, keys, tensors)
+
+
+def _copy(value: np.ndarray | Blocks) -> np.ndarray | Blocks:
+    if isinstance(value, Blocks):
+        return Blocks(value.codes.copy(), value.d.copy(), None if value.s is None else value.s.copy(), value.quantiser)
+    return np.array(value, copy=True)

@@ -1,0 +1,158 @@
+"""The main job: two variants of one stage, on one model and one prompt, judged layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from edge0verify.compare import Engagement, LayerResult, Verdict, compare, judge
+from edge0verify.model import Model
+from edge0verify.records.errors import InputError
+from edge0verify.study.capture import StageInputs, capture
+from edge0verify.study.environment import environment
+from edge0verify.study.evidence import Scene, evidence
+from edge0verify.study.replay import PARTS, StageOutput, replay
+from edge0verify.variants.kernels import Kernels
+from edge0verify.variants.registry import Variant, find
+
+Progress = Callable[[str, int, int], None]
+KernelsFor = Callable[[str, int | str], Kernels]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to compare. `stage` is 'D', 'A' or 'U'; a and b are variant names or aliases."""
+
+    model: Model
+    prompt: str
+    tokens: np.ndarray
+    stage: str
+    a: str
+    b: str
+    layers: tuple[int, ...] | None = None
+    rows: slice = field(default_factory=lambda: slice(None))
+    threads: int = 1
+
+
+def canonical(stage: str, name: str) -> str:
+    """The registry's name of a variant of every part of `stage`; InputError with the nearest name for an unknown one."""
+    names = {find(part, name).name for part in PARTS[stage]}
+    if len(names) != 1:
+        raise InputError(f"variant {name}: expected one name for all of stage {stage}, found {', '.join(sorted(names))}")
+    return names.pop()
+
+
+def compare_variants(request: Request, *, kernels_for: KernelsFor | None = None, progress: Progress | None = None) -> Verdict:
+    """Run the reference path once, replay `request.stage` with a and with b on its inputs, judge each layer.
+
+    `kernels_for(side, layer)` may give other kernels for a side ('a', 'b') and layer: tests plant compiled faults with it.
+    Raises InputError for an unknown variant, layer or prompt.
+    """
+    names = (canonical(request.stage, request.a), canonical(request.stage, request.b))
+    own = Kernels(threads=request.threads)
+    pick = kernels_for or (lambda side, layer: own)
+    report = progress or (lambda what, done, total: None)
+    inputs = capture(
+        request.model,
+        request.tokens,
+        request.stage,
+        kernels=own,
+        layers=request.layers,
+        rows=request.rows,
+        threads=request.threads,
+        progress=lambda done, total: report("reference pass", done, total),
+    )
+    counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    choices: list[tuple] = [(), ()]
+    results: list[LayerResult] = []
+    for at, layer in enumerate(inputs.layers):
+        report("comparing", at, len(inputs.layers))
+        outputs: list[StageOutput] = []
+        for side, name in enumerate(names):
+            kernels = pick("ab"[side], layer)
+            before = kernels.launches()
+            outputs.append(replay(request.model, request.stage, layer, name, inputs.tensors[layer], kernels))
+            _add(counts[side], before, kernels.launches())
+            choices[side] = outputs[-1].choices
+        results.extend(judge_layer(request, names, layer, inputs, outputs))
+    report("comparing", len(inputs.layers), len(inputs.layers))
+    written = [_written(results, side) for side in "ab"]
+    return judge(
+        results,
+        stage=request.stage,
+        a=names[0],
+        b=names[1],
+        engaged=tuple(engagement(name, c, n, w) for name, c, n, w in zip(names, choices, counts, written)),
+        reference="mmvq",
+        model=describe_model(request.model),
+        prompt=describe_prompt(request.prompt, request.tokens),
+        signature=signature(results, inputs),
+        environment=environment(own, request.threads),
+    )
+
+
+def judge_layer(
+    request: Request, names: tuple[str, str], layer: int, inputs: StageInputs, outputs: list[StageOutput]
+) -> Iterator[LayerResult]:
+    """The entries of one layer."""
+    scene = Scene(
+        model=request.model,
+        layer=layer,
+        inputs=inputs.tensors[layer],
+        a=outputs[0],
+        b=outputs[1],
+        variants=names,
+        rows=inputs.rows,
+        threads=request.threads,
+    )
+    for item in evidence(request.stage, scene):
+        yield from compare(item, threads=request.threads)
+
+
+def engagement(asked: str, choices: tuple, launches: dict[str, int], written: bool) -> Engagement:
+    """Whether the kernels of the variant that was asked for moved their own counters.
+
+    The counter's key is built from the name that was asked for, not from the registry entry that was picked: an entry that calls
+    itself w11 and launches mmvq moves mmvq's counter and stays not engaged.
+    """
+    wanted = tuple(f"{choice.runs.stage}/{asked}/{choice.fmt}" for choice in choices)
+    return Engagement(asked=asked, wanted=wanted, launches=launches, written=written)
+
+
+def _add(total: dict[str, int], before: dict[str, int], after: dict[str, int]) -> None:
+    for key, n in after.items():
+        moved = n - before.get(key, 0)
+        if moved:
+            total[key] = total.get(key, 0) + moved
+
+
+def _written(results: list[LayerResult], side: str) -> bool:
+    return not any(result.poison[side] for result in results)
+
+
+def describe_model(model: Model) -> dict:
+    return {"name": model.config.name, "file": model.path.name, "sha256": model.sha256, "projection": model.projection and model.projection.name}
+
+
+def describe_prompt(name: str, tokens: np.ndarray) -> dict:
+    import hashlib
+
+    return {"name": name, "tokens": len(tokens), "sha256": hashlib.sha256(np.ascontiguousarray(tokens, "<i4").tobytes()).hexdigest()}
+
+
+def signature(results: list[LayerResult], inputs: StageInputs) -> dict:
+    return {
+        "tensors": sorted({r.tensor for r in results}),
+        "layers": list(inputs.layers),
+        "rows": len(inputs.rows),
+        "keys": ["pass", "position", "accepted"],
+    }
+
+
+def variants_of(stage: str) -> list[Variant]:
+    """Registry entries of every part of a stage, in the registry's order."""
+    from edge0verify.variants.registry import VARIANTS
+
+    return [v for v in VARIANTS if v.stage in PARTS[stage]]
