@@ -158,8 +158,8 @@ def _decode_q3_k(b):
 
 
 def _decode_nvfp4(b):
-    # ggml reads the scale bytes as unsigned E4M3 with 0x7f as 0, and its integer table has no -0.
-    scale = np.nan_to_num(small_floats.E4M3_VALUES[b[..., :4] & np.uint8(0x7F)])
+    # ggml's integer table of the elements has no -0, hence the + 0.
+    scale = small_floats.UE4M3_VALUES[b[..., :4]]
     codes = _nibbles(b[..., 4:].reshape(*b.shape[:-1], 4, 8))
     return (small_floats.E2M1_VALUES[codes] + np.float32(0)) * scale[..., None]
 

@@ -21,6 +21,9 @@ E2M1_VALUES = _table(2, 1, 1)
 """float32 [16]: 0 .5 1 1.5 2 3 4 6 and the negatives."""
 E4M3_VALUES = _table(4, 3, 7)
 """float32 [256]; NaN at codes 0x7f and 0xff, largest 448."""
+UE4M3_VALUES = np.tile(E4M3_VALUES[:128], 2)
+"""float32 [256]: ggml's unsigned reading of an NVFP4 scale byte: the sign bit is ignored, 0x7f is 0 and 0xff is 480."""
+UE4M3_VALUES[0x7F] = 0
 E4M3_VALUES[[0x7F, 0xFF]] = np.nan
 
 
