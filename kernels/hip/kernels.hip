@@ -1,0 +1,2 @@
+// HIP: the portable kernels as one code object.
+#include "portable/all.h"
