@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edge0verify.numerics import formats
+
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
@@ -31,6 +33,4 @@ class Tensor:
             return self.raw
         if self.fmt == "BF16":
             return (self.raw.astype(np.uint32) << 16).view(np.float32)
-        from edge0verify.numerics import formats
-
         return np.asarray(formats.decode(self.fmt, self.raw), np.float32).reshape(self.shape)
