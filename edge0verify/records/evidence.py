@@ -69,6 +69,8 @@ class Evidence:
     """Names of the c key columns: (pass, position, accepted) or (pass, position, slot, expert, accepted)."""
     limit: int | None = None
     """Kind `ids`: ids must be below this."""
+    declared: str = ""
+    """The flag that declares that this tensor differs (cause `by-design`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

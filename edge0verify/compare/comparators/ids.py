@@ -1,0 +1,68 @@
+"""Ids, such as the experts of a route: the same ids in the same order, each in range and once in its row."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edge0verify.compare.elements import Elements, Judged
+from edge0verify.compare.entry import Entry, check_common, expect_dtype, expect_shape, where
+from edge0verify.records.errors import InputError
+from edge0verify.records.evidence import Evidence, Side
+
+
+def valid(ids: np.ndarray, limit: int | None) -> np.ndarray:
+    """bool [n, k]: the id is at least 0, below `limit`, and stands once in its row."""
+    inside = ids >= 0
+    if limit is not None:
+        inside &= ids < limit
+    repeated = (ids[:, :, None] == ids[:, None, :]).sum(axis=2) > 1
+    return inside & ~repeated
+
+
+def refuse_invalid(ids: np.ndarray, limit: int | None, source: str) -> None:
+    """InputError naming `source` and the first row whose ids repeat or leave 0..limit-1; for ids that are an input."""
+    wrong = np.flatnonzero(~valid(ids, limit).all(axis=1))
+    if wrong.size:
+        row = int(wrong[0])
+        below = "" if limit is None else f" below {limit}"
+        raise InputError(f"{source} row {row}: expected distinct ids{below}, found {ids[row].tolist()} ({wrong.size} such rows)")
+
+
+def check(evidence: Evidence) -> None:
+    """Raise InputError unless both sides hold i32 ids of one shape [n, k]."""
+    a, b = evidence.a.ids, evidence.b.ids
+    assert a is not None and b is not None
+    if a.ndim != 2:
+        raise InputError(f"{where(evidence, 'a')}: expected ids [n, k], found shape {list(a.shape)}")
+    expect_shape(evidence, "b", "ids", b.shape, a.shape)
+    for name, array in (("a", a), ("b", b)):
+        expect_dtype(evidence, name, "ids", array.dtype, ("int32", "int64"))
+    check_common(evidence, a.shape)
+
+
+def entries(evidence: Evidence) -> tuple[Entry, ...]:
+    assert evidence.a.ids is not None
+    return (Entry(evidence.tensor, "id", evidence.a.ids.shape[1]),)
+
+
+def elements(evidence: Evidence, part: slice | np.ndarray) -> dict[str, Elements]:
+    """The elements of rows `part`. An id that differs breaks the contract of neither side by itself, so both keep theirs
+    only where the ids agree: what a flip is worth is for the router's bound to say."""
+    assert evidence.a.ids is not None and evidence.b.ids is not None
+    a, b = evidence.a.ids[part], evidence.b.ids[part]
+    same = a == b
+    none = np.zeros(same.shape, bool)
+    made = Elements(
+        unit="id",
+        same=same,
+        a=Judged(nonfinite=none, poison=none, keeps=valid(a, evidence.limit) & same),
+        b=Judged(nonfinite=none, poison=none, keeps=valid(b, evidence.limit) & same),
+        values_a=a.astype(np.float64),
+        values_b=b.astype(np.float64),
+        declared=bool(evidence.declared),
+    )
+    return {evidence.tensor: made}
+
+
+def limits(evidence: Evidence, side: Side, rows: np.ndarray) -> dict[str, None]:
+    return {evidence.tensor: None}

@@ -1,0 +1,161 @@
+"""From entries to a verdict: the precedence of design, and the sentences that give the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from edge0verify.compare.policy import DEFAULT, Policy
+from edge0verify.records import causes as names
+from edge0verify.records.errors import InputError
+from edge0verify.records.evidence import Engagement
+from edge0verify.records.status import FAIL, INCONCLUSIVE, PASS
+from edge0verify.records.verdict import LayerResult, Verdict, percent
+
+SHOWN = 12
+"""Reasons of failing entries that are written out; the rest are counted."""
+
+
+def judge(
+    results: Iterable[LayerResult],
+    *,
+    a: str,
+    b: str,
+    engaged_a: Engagement,
+    engaged_b: Engagement,
+    stage: str | None = None,
+    reference: str | None = None,
+    policy: Policy = DEFAULT,
+    input_error: str | None = None,
+    unlike: Sequence[str] = (),
+    suspect: Sequence[str] = (),
+    inconclusive: Sequence[str] = (),
+    failures: Sequence[str] = (),
+    model: dict[str, Any] | None = None,
+    prompt: dict[str, Any] | None = None,
+    signature: dict[str, Any] | None = None,
+    top8: dict[str, Any] | None = None,
+    environment: dict[str, Any] | None = None,
+) -> Verdict:
+    """The verdict on `results`, variant `a` against variant `b`.
+
+    First that applies: `input_error` (raises InputError), reasons `unlike` (unlike runs, one binary for two builds) or
+    `suspect` (the reference) INCONCLUSIVE, a failing entry or one of `failures` FAIL, then INCONCLUSIVE for nothing
+    compared, an entry that is, a side not engaged, launches unknown, or any of `inconclusive`; else PASS. The reasons of
+    lower rank follow those that decided.
+    """
+    if input_error is not None:
+        raise InputError(input_error)
+    results = tuple(results)
+    totals = total(results)
+    first = [*unlike, *suspect]
+    failing = [*_of(results, FAIL), *failures]
+    engaged = {"a": _engaged(engaged_a, results, "a"), "b": _engaged(engaged_b, results, "b")}
+    other = [
+        *_nothing_compared(results),
+        *_of(results, INCONCLUSIVE),
+        *_not_engaged("a", engaged_a, engaged["a"], totals, policy),
+        *_not_engaged("b", engaged_b, engaged["b"], totals, policy),
+        *inconclusive,
+    ]
+    if first:
+        status = INCONCLUSIVE
+    elif failing:
+        status = FAIL
+    elif other:
+        status = INCONCLUSIVE
+    else:
+        status = PASS
+    return Verdict(
+        status=status,
+        reasons=(*first, *_shortened(failing), *_shortened(other)),
+        stage=stage,
+        a=a,
+        b=b,
+        reference=reference,
+        model=model,
+        prompt=prompt,
+        engaged=engaged,
+        signature=signature if signature is not None else _signature(results),
+        layers=results,
+        totals=totals,
+        top8=top8,
+        environment=environment or {},
+    )
+
+
+def _of(results: Sequence[LayerResult], status: str) -> list[str]:
+    """The reasons of the entries of that status. One without a reason still gets a sentence."""
+    reasons: list[str] = []
+    for result in results:
+        if result.status == status:
+            reasons.extend(result.reasons or (f"layer {result.layer} {result.tensor}: {status}",))
+    return reasons
+
+
+def _shortened(reasons: Sequence[str]) -> list[str]:
+    if len(reasons) <= SHOWN:
+        return list(reasons)
+    return [*reasons[:SHOWN], f"and {len(reasons) - SHOWN} more of this kind"]
+
+
+def _nothing_compared(results: Sequence[LayerResult]) -> list[str]:
+    return [] if any(result.n for result in results) else ["nothing was compared"]
+
+
+def _engaged(engagement: Engagement, results: Sequence[LayerResult], side: str) -> bool | None:
+    """Launched, and the poison is gone: a tensor that is poison all over was written by no kernel."""
+    untouched = any(result.n and result.poison[side] == result.n for result in results)
+    return False if untouched and engagement.engaged is not None else engagement.engaged
+
+
+def _not_engaged(
+    side: str, engagement: Engagement, engaged: bool | None, totals: dict[str, Any], policy: Policy
+) -> list[str]:
+    if engaged:
+        return []
+    if engaged is None:
+        if policy.allow_foreign:
+            return []
+        return [f"{side}: launches of {engagement.asked} are not known, so nothing shows that it ran"]
+    launches = engagement.launches or {}
+    idle = [key for key in engagement.wanted if launches.get(key, 0) == 0]
+    if idle:
+        ran = ", ".join(f"{key} {n} times" for key, n in sorted(engagement.ran.items()) if key not in engagement.wanted)
+        names_of = sorted({key.split("/")[1] for key in engagement.ran if key not in engagement.wanted and key.count("/") == 2})
+        text = f"{side}: not engaged, {engagement.asked} was asked for and {' and '.join(names_of) or 'no kernel'} ran"
+        text += f" ({', '.join(idle)} launched 0 times{'; ' + ran if ran else ''})"
+    elif not engagement.wanted:
+        text = f"{side}: not engaged, no kernel was named for {engagement.asked}"
+    else:
+        text = f"{side}: not engaged, {engagement.asked} was launched and its output still holds the poison it was preset to"
+    if totals["n"] and totals["equal"] == totals["n"]:
+        text += "; every compared bit is equal on both sides"
+    return [text]
+
+
+def _signature(results: Sequence[LayerResult]) -> dict[str, Any]:
+    """What was compared: tensors and layers in the order met."""
+    return {
+        "tensors": list(dict.fromkeys(result.tensor for result in results)),
+        "layers": list(dict.fromkeys(result.layer for result in results)),
+    }
+
+
+def total(results: Sequence[LayerResult]) -> dict[str, Any]:
+    """Sums over entries: elements, equal ones, causes in order of decision, entries per status."""
+    n, equal = sum(r.n for r in results), sum(r.equal for r in results)
+    counts = {name: sum(r.causes.get(name, 0) for r in results) for name in names.CAUSES}
+    codes = [r for r in results if r.code_diffs is not None]
+    code_n, code_equal = sum(r.n for r in codes), sum(r.equal for r in codes)
+    return {
+        "entries": len(results),
+        "n": n,
+        "equal": equal,
+        "equal_pct": percent(equal, n),
+        "codes": code_n,
+        "codes_equal": code_equal,
+        "codes_equal_pct": percent(code_equal, code_n),
+        "causes": {name: count for name, count in counts.items() if count},
+        "status": {status: sum(r.status == status for r in results) for status in (PASS, FAIL, INCONCLUSIVE)},
+    }
