@@ -54,7 +54,8 @@ def command(stage, variant_a, variant_b, model, projection, prompt, prompt_file,
     with progress_bar() as progress:
         verdict = compare_variants(request, progress=progress)
         if cascade:
-            verdict = with_top8(verdict, top8_movement(request, progress=progress))
+            moved = top8_movement(loaded, stage, verdict.a, verdict.b, threads=request.threads, progress=progress)
+            verdict = with_top8(verdict, moved)
     if json_to != "-":
         click.echo(verdict_text(verdict))
     if json_to is not None:

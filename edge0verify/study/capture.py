@@ -83,22 +83,12 @@ def capture(
 
     def tap(layer, name, pos0, value):
         if name in wanted and layer in keep:
-            # The engine reuses its buffers from chunk to chunk.
-            pieces[layer][name].append(_copy(value))
-
-    def count(done: int, total: int) -> None:
-        if progress is not None:
-            progress(done, total)
+            pieces[layer][name].append(value)
 
     engine = Engine(model, kernels=kernels, variants=dict(reference), threads=threads)
-    engine.prefill(tokens, tap=tap, progress=count)
+    engine.prefill(tokens, tap=tap, names=frozenset(wanted), progress=progress)
     tensors = {layer: {n: slice_rows(join(p), rows) for n, p in named.items()} for layer, named in pieces.items()}
     position = np.arange(len(tokens), dtype=np.int32)[rows]
     keys = np.stack([np.zeros_like(position), position, np.ones_like(position)], axis=1)
     return StageInputs(stage, tokens, keys, tensors)
 
-
-def _copy(value: np.ndarray | Blocks) -> np.ndarray | Blocks:
-    if isinstance(value, Blocks):
-        return Blocks(value.codes.copy(), value.d.copy(), None if value.s is None else value.s.copy(), value.quantiser)
-    return np.array(value, copy=True)

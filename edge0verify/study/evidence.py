@@ -126,7 +126,7 @@ def _experts(scene: Scene) -> Iterator[Evidence]:
     for (c, tg, bg, tp, bp), o in zip(first, outputs):
         th, bh = oracle.swiglu(tg, bg, tp, bp, threads=threads)
         sides.append(Side(blocks=o["a-h"], t=th, bound=bh, store=c.store))
-    true_h = oracle.swiglu_value(true_gate, true_up)
+    true_h = oracle.swiglu_value(true_gate, true_up, threads=threads)
     yield Evidence(tensor="a-h", kind="blocks", stage="A1", a=sides[0], b=sides[1], oracle=true_h, **pairs)
     del first, sides, oracles, true_gate, true_up
 
@@ -136,7 +136,7 @@ def _experts(scene: Scene) -> Iterator[Evidence]:
         c = contract("A2", name)
         t, s = oracle.own_sums(c, down, o["a-h"], experts=experts, threads=threads)
         products.append(Side(rows=o["a-y"], t=t, bound=oracle.bound_of(c, down, s)))
-        ty, by = oracle.expert_sum(c, down, t, s, o["a-y"], weights)
+        ty, by = oracle.expert_sum(c, down, t, s, weights, threads=threads)
         sums.append(Side(rows=o["a-yl"], t=ty, bound=by))
     true_y = oracle.float_rows(down, true_h, experts=experts, threads=threads)
     yield Evidence(tensor="a-y", kind="rows", stage="A2", a=products[0], b=products[1], oracle=true_y, **pairs)

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edge0verify.compare import Engagement, LayerResult, Verdict, compare, judge
+from edge0verify.compare import compare, judge
 from edge0verify.model import Model
 from edge0verify.records.errors import InputError
+from edge0verify.records.evidence import Engagement
+from edge0verify.records.verdict import LayerResult, Verdict
 from edge0verify.study.capture import StageInputs, capture
 from edge0verify.study.environment import environment
 from edge0verify.study.evidence import Scene, evidence
@@ -78,13 +80,14 @@ def compare_variants(request: Request, *, kernels_for: KernelsFor | None = None,
             choices[side] = outputs[-1].choices
         results.extend(judge_layer(request, names, layer, inputs, outputs))
     report("comparing", len(inputs.layers), len(inputs.layers))
-    written = [_written(results, side) for side in "ab"]
+    engaged = [engagement(name, c, n) for name, c, n in zip(names, choices, counts)]
     return judge(
         results,
         stage=request.stage,
         a=names[0],
         b=names[1],
-        engaged=tuple(engagement(name, c, n, w) for name, c, n, w in zip(names, choices, counts, written)),
+        engaged_a=engaged[0],
+        engaged_b=engaged[1],
         reference="mmvq",
         model=describe_model(request.model),
         prompt=describe_prompt(request.prompt, request.tokens),
@@ -111,14 +114,14 @@ def judge_layer(
         yield from compare(item, threads=request.threads)
 
 
-def engagement(asked: str, choices: tuple, launches: dict[str, int], written: bool) -> Engagement:
+def engagement(asked: str, choices: tuple, launches: dict[str, int]) -> Engagement:
     """Whether the kernels of the variant that was asked for moved their own counters.
 
     The counter's key is built from the name that was asked for, not from the registry entry that was picked: an entry that calls
     itself w11 and launches mmvq moves mmvq's counter and stays not engaged.
     """
     wanted = tuple(f"{choice.runs.stage}/{asked}/{choice.fmt}" for choice in choices)
-    return Engagement(asked=asked, wanted=wanted, launches=launches, written=written)
+    return Engagement(asked=asked, wanted=wanted, launches=launches)
 
 
 def _add(total: dict[str, int], before: dict[str, int], after: dict[str, int]) -> None:
@@ -127,9 +130,6 @@ def _add(total: dict[str, int], before: dict[str, int], after: dict[str, int]) -
         if moved:
             total[key] = total.get(key, 0) + moved
 
-
-def _written(results: list[LayerResult], side: str) -> bool:
-    return not any(result.poison[side] for result in results)
 
 
 def describe_model(model: Model) -> dict:
