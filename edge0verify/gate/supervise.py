@@ -9,6 +9,7 @@ In: one JSON line {argv, env, cwd, stdout, stderr, timeout_s}. Out: one JSON lin
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -107,10 +108,8 @@ def terminate(child: subprocess.Popen) -> None:
 
 
 def _signal_group(group: int, number: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(group, number)
-    except ProcessLookupError:
-        pass
 
 
 def sweep() -> list[str]:
@@ -120,10 +119,8 @@ def sweep() -> list[str]:
         below = descendants(os.getpid())
         names.update(below)
         for pid in below:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         _reap()
         if not below:
             break
@@ -132,11 +129,9 @@ def sweep() -> list[str]:
 
 
 def _reap() -> None:
-    try:
+    with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-    except ChildProcessError:
-        pass
 
 
 def descendants(root: int) -> dict[int, str]:

@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(folder, script, *, timeout_s=20.0, env=None):
-    return run_command(["/bin/sh", "-c", script], env=env or {"PATH": os.environ["PATH"]}, cwd=folder, timeout_s=timeout_s, folder=folder)
+    env = env or {"PATH": os.environ["PATH"]}
+    return run_command(["/bin/sh", "-c", script], env=env, cwd=folder, timeout_s=timeout_s, folder=folder)
 
 
 def running(mark):
@@ -86,8 +87,8 @@ class TestNothingLeftBehind:
         code = (
             "import pathlib\nfrom edge0verify.gate.process import run_command\n"
             f"here = pathlib.Path({str(tmp_path)!r})\n"
-            f"run_command(['/bin/sh', '-c', 'touch started; sleep {mark} & sleep {mark}'], env={{'PATH': '/usr/bin:/bin'}}, cwd=here, "
-            "timeout_s=60, folder=here)"
+            f"run_command(['/bin/sh', '-c', 'sleep {mark} & sleep {mark}'], env={{'PATH': '/usr/bin:/bin'}}, "
+            "cwd=here, timeout_s=60, folder=here)"
         )
         tool = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL)
         until = time.monotonic() + 15
