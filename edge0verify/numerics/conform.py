@@ -76,6 +76,8 @@ def code_interval(t: np.ndarray, b: np.ndarray, lo: np.ndarray, hi: np.ndarray, 
         half_down = below & (near == np.floor(near))
         np.floor(near, out=near)
         near -= half_down
+    if (lo <= 0).any():  # the scale may be 0, and then every code is
+        np.minimum(near, 0.0, out=near, where=(lo <= 0)[:, :, None])
     far = np.fmin(far, 127.0).reshape(n, m)
     near = np.clip(near, -127.0, 127.0).reshape(n, m)
     cmax, cmin = np.nan_to_num(far, nan=127.0).astype(np.int16), np.nan_to_num(near, nan=-127.0).astype(np.int16)
