@@ -11,6 +11,11 @@ from edge0verify.compare.elements import Elements
 from edge0verify.numerics.rounding import ulp_distance
 
 
+def inner(x: np.ndarray, y: np.ndarray) -> float:
+    """Sum of products. Not by BLAS, whose threads would fight those that run the chunks and whose order may vary."""
+    return float(np.einsum("i,i->", x.reshape(-1), y.reshape(-1)))
+
+
 @dataclass
 class Distance:
     """Sums for the relative L2 distance of x from y."""
@@ -19,9 +24,9 @@ class Distance:
     size: float = 0.0
 
     def add(self, x: np.ndarray, y: np.ndarray) -> None:
-        gap = (x - y).ravel()
-        self.gap += float(gap @ gap)
-        self.size += float(y.ravel() @ y.ravel())
+        gap = x - y
+        self.gap += inner(gap, gap)
+        self.size += inner(y, y)
 
     def merge(self, other: Distance) -> None:
         self.gap += other.gap
@@ -50,10 +55,9 @@ class Moments:
     def of(cls, a: np.ndarray, b: np.ndarray) -> Moments:
         if a.size == 0:
             return cls()
-        a, b = a.ravel(), b.ravel()
         mean_a, mean_b = float(a.mean()), float(b.mean())
         da, db = a - mean_a, b - mean_b
-        return cls(a.size, mean_a, mean_b, float(da @ da), float(db @ db), float(da @ db))
+        return cls(a.size, mean_a, mean_b, inner(da, da), inner(db, db), inner(da, db))
 
     def merge(self, other: Moments) -> None:
         if other.n == 0:

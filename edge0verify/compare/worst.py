@@ -35,10 +35,9 @@ def pick(evidence: Evidence, entry: Entry, comparator: ModuleType, labels: np.nd
 def _sizes(evidence: Evidence, entry: Entry, comparator: ModuleType, flat: np.ndarray) -> np.ndarray:
     """How far apart the sides are at the given elements, NaN counting as furthest."""
     rows, columns = np.divmod(flat, entry.columns)
-    used, at = np.unique(rows, return_inverse=True)
-    found = comparator.elements(evidence, used)[entry.name]
     with np.errstate(invalid="ignore"):
-        gaps = np.abs(found.values_a - found.values_b)[at, columns]
+        a, b = (comparator.values(side, entry.unit, rows, columns) for side in (evidence.a, evidence.b))
+        gaps = np.abs(a - b)
     return np.where(np.isnan(gaps), np.inf, gaps)
 
 
@@ -52,18 +51,11 @@ def _worst(evidence: Evidence, entry: Entry, comparator: ModuleType, labels: np.
     return Worst(
         index=(row, column),
         key=key,
-        a=_shown(evidence.a, e.values_a, entry.unit, row, column),
-        b=_shown(evidence.b, e.values_b, entry.unit, row, column),
+        a=comparator.shown(evidence.a, entry.unit, row, column),
+        b=comparator.shown(evidence.b, entry.unit, row, column),
         bound=None if span is None else (_number(span[0][0, column]), _number(span[1][0, column])),
         cause=names.ORDER[labels.reshape(-1)[flat]].name,
     )
-
-
-def _shown(side, values: np.ndarray, unit: str, row: int, column: int) -> float | int:
-    """What the side stores there: a code rather than the value it stands for."""
-    if unit == "code":
-        return int(side.blocks.codes[row, column])
-    return int(values[0, column]) if unit == "id" else float(values[0, column])
 
 
 def _number(value) -> float | int:

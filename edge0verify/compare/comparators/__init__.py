@@ -1,7 +1,8 @@
 """One comparator per kind of tensor: it checks that the sides can be compared, and cuts them into elements.
 
-A comparator offers `check(evidence)`, `entries(evidence)` and `elements(evidence, rows)`. A new kind is a module here and a
-line in `COMPARATORS`.
+A comparator offers `check(evidence)`, `size(side)`, `entries(evidence)`, `elements(evidence, rows)`, and to show single elements
+`values(side, unit, rows, columns)`, `shown(side, unit, row, column)` and `limits(evidence, side, rows)`. A new kind is a module
+here and a line in `COMPARATORS`.
 """
 
 from __future__ import annotations

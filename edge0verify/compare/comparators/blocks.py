@@ -51,6 +51,11 @@ def _sums(evidence: Evidence) -> bool:
     return a is not None and b is not None and a.s is not None and b.s is not None
 
 
+def size(side: Side) -> int:
+    """Number of rows."""
+    return 0 if side.blocks is None else len(side.blocks.codes)
+
+
 def entries(evidence: Evidence) -> tuple[Entry, ...]:
     assert evidence.a.blocks is not None
     columns = evidence.a.blocks.codes.shape[1]
@@ -201,6 +206,25 @@ def _elements(evidence, unit, same, a, b, values_a, values_b, *, raw=(None, None
         unit=unit, same=same, a=a, b=b, values_a=values_a, values_b=values_b, raw_a=raw[0], raw_b=raw[1],
         code_gap=code_gap, apart=apart, declared=bool(evidence.declared),
     )
+
+
+def values(side: Side, unit: str, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """f64 values of single elements (of codes d * code), for their size."""
+    assert side.blocks is not None
+    if unit == "sum":
+        assert side.blocks.s is not None
+        return side.blocks.s[rows, columns].astype(np.float64)
+    if unit == "scale":
+        return side.blocks.d[rows, columns].astype(np.float64)
+    return side.blocks.codes[rows, columns] * side.blocks.d[rows, columns // BLOCK].astype(np.float64)
+
+
+def shown(side: Side, unit: str, row: int, column: int) -> float | int:
+    """One element as a reader should see it: a code rather than the value it stands for."""
+    assert side.blocks is not None
+    if unit == "code":
+        return int(side.blocks.codes[row, column])
+    return float(values(side, unit, np.array([row]), np.array([column]))[0])
 
 
 def limits(evidence: Evidence, side: Side, rows: np.ndarray) -> dict[str, stored.Span | None]:

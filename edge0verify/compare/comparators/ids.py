@@ -40,6 +40,11 @@ def check(evidence: Evidence) -> None:
     check_common(evidence, a.shape)
 
 
+def size(side: Side) -> int:
+    """Number of rows."""
+    return 0 if side.ids is None else len(side.ids)
+
+
 def entries(evidence: Evidence) -> tuple[Entry, ...]:
     assert evidence.a.ids is not None
     return (Entry(evidence.tensor, "id", evidence.a.ids.shape[1]),)
@@ -62,6 +67,18 @@ def elements(evidence: Evidence, part: slice | np.ndarray) -> dict[str, Elements
         declared=bool(evidence.declared),
     )
     return {evidence.tensor: made}
+
+
+def values(side: Side, unit: str, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """f64 values of single elements, for their size."""
+    assert side.ids is not None
+    return side.ids[rows, columns].astype(np.float64)
+
+
+def shown(side: Side, unit: str, row: int, column: int) -> int:
+    """One element as a reader should see it."""
+    assert side.ids is not None
+    return int(side.ids[row, column])
 
 
 def limits(evidence: Evidence, side: Side, rows: np.ndarray) -> dict[str, None]:

@@ -24,6 +24,11 @@ def check(evidence: Evidence) -> None:
     check_common(evidence, a.shape)
 
 
+def size(side: Side) -> int:
+    """Number of rows."""
+    return 0 if side.rows is None else len(side.rows)
+
+
 def entries(evidence: Evidence) -> tuple[Entry, ...]:
     assert evidence.a.rows is not None
     return (Entry(evidence.tensor, "row", evidence.a.rows.shape[1]),)
@@ -69,6 +74,18 @@ def elements(evidence: Evidence, part: slice | np.ndarray) -> dict[str, Elements
         declared=bool(evidence.declared),
     )
     return {evidence.tensor: made}
+
+
+def values(side: Side, unit: str, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """f64 values of single elements, for their size."""
+    assert side.rows is not None
+    return side.rows[rows, columns].astype(np.float64)
+
+
+def shown(side: Side, unit: str, row: int, column: int) -> float:
+    """One element as a reader should see it."""
+    assert side.rows is not None
+    return float(side.rows[row, column])
 
 
 def limits(evidence: Evidence, side: Side, rows: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray] | None]:
