@@ -1,0 +1,151 @@
+"""A verdict as text for a person at a glance, at most 132 columns wide."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from tabulate import tabulate
+
+from edge0verify.records.causes import FAILING
+from edge0verify.records.status import PASS
+from edge0verify.records.verdict import LayerResult, Verdict
+
+WIDTH = 132
+HEADERS = ("layer", "tensor", "equal %", "off by 1", "more", "scales %", "rel L2", "corr", "a keeps", "b keeps", "causes")
+
+
+def share(part: int, whole: int) -> str:
+    """A percentage with as many digits as it takes to tell it from 100: one element in 10^8 still shows."""
+    if whole == 0:
+        return "-"
+    if part == whole:
+        return "100"
+    digits = max(3, math.ceil(-math.log10(100.0 * (whole - part) / whole)) + 1)
+    return f"{100.0 * part / whole:.{digits}f}"
+
+
+def percentage(value: float | None) -> str:
+    """A stored percentage in the same form."""
+    if value is None:
+        return "-"
+    short = 100.0 - value
+    if short <= 0:
+        return "100"
+    return f"{value:.{max(3, math.ceil(-math.log10(short)) + 1)}f}"
+
+
+def figure(value: Any, digits: int = 3) -> str:
+    """A number in few digits; '-' where it does not apply."""
+    if value is None:
+        return "-"
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def correlation(value: float | None) -> str:
+    """A correlation by its distance from 1, which is where all of them are: '1-2.3e-09'."""
+    if value is None:
+        return "-"
+    short = 1.0 - value
+    if short == 0:
+        return "1"
+    return f"1-{short:.1e}" if 0 < short < 1e-3 else f"{value:.4f}"
+
+
+def keeps(kept: int | None, n: int) -> str:
+    """'all', how many do not, or '-' where nothing judged them."""
+    if kept is None:
+        return "-"
+    return "all" if kept == n else f"not {n - kept}"
+
+
+def causes(result: LayerResult) -> str:
+    """Causes other than `equal`, failing ones first, then the most frequent; led by the status where it is not PASS."""
+    rest = [(name not in FAILING, -n, name) for name, n in result.causes.items() if name != "equal"]
+    text = ", ".join(f"{name} {-n}" for _, n, name in sorted(rest)) or "-"
+    return text if result.status == PASS else f"{result.status}: {text}"
+
+
+def _line(result: LayerResult) -> list[str]:
+    gaps = result.code_diffs
+    off = "-" if gaps is None else str(gaps.get("1", 0))
+    more = "-" if gaps is None else str(sum(n for gap, n in gaps.items() if gap != "1"))
+    return [
+        str(result.layer),
+        result.tensor,
+        share(result.equal, result.n),
+        off,
+        more,
+        percentage(result.scale_equal_pct),
+        figure(result.rel_l2, 2),
+        correlation(result.corr),
+        keeps(result.conforming["a"], result.n),
+        keeps(result.conforming["b"], result.n),
+    ]
+
+
+def is_shown(result: LayerResult) -> bool:
+    """Scales and block sums are summed up in their tensor's line; they get their own where something is wrong."""
+    part_of_another = result.tensor.endswith((".d", ".s"))
+    return not part_of_another or result.status != PASS
+
+
+def _table(lines: list[list[str]], headers: Sequence[str]) -> str:
+    align = ["left", "left", *["right"] * 8, "left"][: len(headers)]
+    return tabulate(lines, headers, tablefmt="simple", disable_numparse=True, colalign=align)
+
+
+def layers(results: Sequence[LayerResult]) -> str:
+    """The table: one line per layer and tensor. The causes get what the figures leave of the width."""
+    shown = [result for result in results if is_shown(result)]
+    if not shown:
+        return "nothing was compared"
+    lines = [_line(result) for result in shown]
+    left = WIDTH - len(_table(lines, HEADERS[:-1]).splitlines()[1]) - 2
+    for line, result in zip(lines, shown):
+        line.append(textwrap.shorten(causes(result), max(left, len(HEADERS[-1])), placeholder=" ..."))
+    return _table(lines, HEADERS)
+
+
+def _position(found: dict[str, Any]) -> str:
+    text = f"  {found['name']}: log-probs move by {figure(found['move'])}, {found['shared']} ids shared"
+    best_a, best_b = found["argmax"]
+    if best_a != best_b:
+        text += f", best {best_a} -> {best_b} (margin {figure(found['argmax_margin'])})"
+    return text if found["kl"] is None else text + f", KL {figure(found['kl'], 2)}"
+
+
+def top8(found: dict[str, Any]) -> str:
+    """The movement of what the model says next, a line per prompt and one for all."""
+    lines = [_position(position) for position in found["per_position"]]
+    head = f"top-8: largest movement {figure(found['max_move'])} over {found['positions']} positions, "
+    head += f"{found['argmax_changes']} best changed, {found['set_changes']} sets changed"
+    return "\n".join([head, *lines[:8]])
+
+
+def _engaged(verdict: Verdict) -> str:
+    say = {True: "engaged", False: "NOT engaged", None: "not known"}
+    return f"a {verdict.a}: {say[verdict.engaged['a']]}   b {verdict.b}: {say[verdict.engaged['b']]}"
+
+
+def render(verdict: Verdict) -> str:
+    """Table, top-8 where there is one, engaged, the verdict and its reasons. Ends without a newline."""
+    title = f"stage {verdict.stage}: a = {verdict.a}, b = {verdict.b}" if verdict.stage else f"a = {verdict.a}, b = {verdict.b}"
+    if verdict.reference:
+        title += f", on the reference path of {verdict.reference}"
+    parts = [title, layers(verdict.layers)]
+    if verdict.top8 is not None:
+        parts.append(top8(verdict.top8))
+    totals = verdict.totals
+    closing = [_engaged(verdict)]
+    if totals.get("n"):
+        kind = "codes" if totals.get("codes") else "values"
+        n, equal = (totals["codes"], totals["codes_equal"]) if kind == "codes" else (totals["n"], totals["equal"])
+        closing.append(f"{equal} of {n} {kind} equal ({share(equal, n)} %)")
+    closing.append(verdict.status)
+    for reason in verdict.reasons:
+        closing.extend(textwrap.wrap(reason, WIDTH - 4, initial_indent="  - ", subsequent_indent="    "))
+    parts.append("\n".join(closing))
+    return "\n\n".join(parts)
