@@ -8,6 +8,7 @@
 #include "portable/all.h"
 
 #include <cstring>
+#include <utility>
 #include <vector>
 
 using namespace e0p;
@@ -47,9 +48,50 @@ typedef void (*MmqKernel)(E0_TILE_ARGS(float));
 struct MmqEntry { const char* format; MmqKernel run; };
 const MmqEntry mmq_kernels[] = {{"q8_0", e0_rows_mmq_q8_0}, {"iq4_nl", e0_rows_mmq_iq4_nl}, {"q3_k", e0_rows_mmq_q3_k}};
 
+// Any kernel from an array of pointers to its arguments.
+template <class... A, size_t... I>
+int call(void (*kernel)(A...), i64 blocks, void** args, int threads, std::index_sequence<I...>) {
+    launch(blocks, threads, [&] { kernel(*(A*)args[I]...); });
+    return 0;
+}
+template <class... A>
+int call(void (*kernel)(A...), i64 blocks, void** args, int count, int threads) {
+    if (count != (int)sizeof...(A)) return -2;
+    return call(kernel, blocks, args, threads, std::index_sequence_for<A...>{});
+}
+
 }  // namespace
 
 extern "C" {
+
+int e0_phase_launch(const char* name, int64_t blocks, void** args, int count, int threads) {
+#define E0_CALL(kernel) if (std::strcmp(name, #kernel) == 0) return call(kernel, blocks, args, count, threads)
+    E0_CALL(e0_quantise_mmvq);
+    E0_CALL(e0_quantise_mmq);
+    E0_CALL(e0_swiglu_mmvq);
+    E0_CALL(e0_swiglu_mmq);
+    E0_CALL(e0_exp);
+    E0_CALL(e0_group_pairs);
+    E0_CALL(e0_sum_route);
+    E0_CALL(e0_sum_expert);
+    E0_CALL(e0_sum_f64);
+    E0_CALL(e0_rows_ref_q8_0);
+    E0_CALL(e0_rows_ref_q4_0);
+    E0_CALL(e0_rows_ref_iq4_nl);
+    E0_CALL(e0_rows_ref_q3_k);
+    E0_CALL(e0_rows_mmvq_q8_0);
+    E0_CALL(e0_rows_mmvq_q4_0);
+    E0_CALL(e0_rows_mmvq_iq4_nl);
+    E0_CALL(e0_rows_mmvq_q3_k);
+    E0_CALL(e0_rows_mmq_q8_0);
+    E0_CALL(e0_rows_mmq_iq4_nl);
+    E0_CALL(e0_rows_mmq_q3_k);
+    E0_CALL(e0_rows_w11_q8_0);
+    E0_CALL(e0_rows_w11_iq4_nl);
+    E0_CALL(e0_rows_w11_q3_k);
+#undef E0_CALL
+    return -1;
+}
 
 int e0_phase_quantise(const char* quantiser, const float* x, int64_t n, int8_t* codes, void* d, uint16_t* s, uint32_t* counter, int threads) {
     const Name q{quantiser};

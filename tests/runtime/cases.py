@@ -21,7 +21,7 @@ def raw_weights(rng: np.random.Generator, fmt: str, rows: int, k: int, *, extrem
         if fmt == "Q8_0":
             blocks[..., 2:][rng.random((*blocks.shape[:2], 32)) < 0.05] = 0x80
     at = 108 if fmt == "Q3_K" else 0
-    blocks[..., at:at + 2] = np.ascontiguousarray(d).view(np.uint8).reshape(*d.shape, 2)
+    blocks[..., at : at + 2] = np.ascontiguousarray(d).view(np.uint8).reshape(*d.shape, 2)
     return blocks.reshape(rows, -1)
 
 
@@ -32,14 +32,23 @@ def bf16(x: np.ndarray) -> np.ndarray:
 
 
 def activations(rng: np.random.Generator, rows: int, k: int, *, extreme: bool) -> np.ndarray:
-    """f32 [rows, k]: normals rounded to bf16; with `extreme` also zero blocks, ties, subnormals, overflowing scales and sums, NaN, inf."""
+    """f32 [rows, k]: normals rounded to bf16; with `extreme` also the edges too (zeros, ties, subnormals, overflows, NaN)."""
     x = bf16(rng.standard_normal((rows, k)) * 2.0 ** rng.integers(-3, 4, (rows, 1)))
     if extreme:
         blocks = x.reshape(-1, 32)
-        plant = {0: np.zeros(32), 1: np.arange(32) * 0.5 - 8 + 127 * (np.arange(32) == 5), 2: np.full(32, 1e-44),
-                 3: np.linspace(-3e-38, 3e-38, 32), 4: np.full(32, 3e6), 5: np.linspace(-1e7, 1e7, 32),
-                 6: np.where(np.arange(32) == 7, np.nan, 1.0), 7: np.where(np.arange(32) == 3, -np.inf, 1.0),
-                 8: np.full(32, 1e-37), 9: np.full(32, -0.0), 10: np.full(32, 3e38)}
+        plant = {
+            0: np.zeros(32),
+            1: np.arange(32) * 0.5 - 8 + 127 * (np.arange(32) == 5),
+            2: np.full(32, 1e-44),
+            3: np.linspace(-3e-38, 3e-38, 32),
+            4: np.full(32, 3e6),
+            5: np.linspace(-1e7, 1e7, 32),
+            6: np.where(np.arange(32) == 7, np.nan, 1.0),
+            7: np.where(np.arange(32) == 3, -np.inf, 1.0),
+            8: np.full(32, 1e-37),
+            9: np.full(32, -0.0),
+            10: np.full(32, 3e38),
+        }
         places = rng.permutation(len(blocks))
         for i, value in plant.items():
             if i < len(places) - 1:
@@ -74,16 +83,28 @@ def rows_cases() -> list[RowsCase]:
     """Odd counts, one row past a tile, one block, 33 blocks, three super blocks and more, experts with no rows and with many."""
     cases = []
     for fmt in ("Q8_0", "Q4_0", "IQ4_NL"):
-        cases += [RowsCase(fmt, 1, 1, 32), RowsCase(fmt, 129, 65, 33 * 32), RowsCase(fmt, 33, 3, 7 * 32, extreme=True),
-                  RowsCase(fmt, 64, 67, 160, extreme=True)]
+        cases += [
+            RowsCase(fmt, 1, 1, 32),
+            RowsCase(fmt, 129, 65, 33 * 32),
+            RowsCase(fmt, 33, 3, 7 * 32, extreme=True),
+            RowsCase(fmt, 64, 67, 160, extreme=True),
+        ]
     cases += [RowsCase("Q3_K", 1, 1, 256), RowsCase("Q3_K", 129, 65, 768), RowsCase("Q3_K", 31, 3, 1280, extreme=True)]
-    cases += [RowsCase("Q3_K", 128, 3 * 67, 256, experts=5, slots=3), RowsCase("Q3_K", 33, 4 * 9, 768, experts=16, slots=4, extreme=True),
-              RowsCase("IQ4_NL", 130, 4 * 37, 128, experts=6, slots=4), RowsCase("IQ4_NL", 256, 4 * 5, 96, experts=16, slots=4, extreme=True)]
+    cases += [
+        RowsCase("Q3_K", 128, 3 * 67, 256, experts=5, slots=3),
+        RowsCase("Q3_K", 33, 4 * 9, 768, experts=16, slots=4, extreme=True),
+        RowsCase("IQ4_NL", 130, 4 * 37, 128, experts=6, slots=4),
+        RowsCase("IQ4_NL", 256, 4 * 5, 96, experts=16, slots=4, extreme=True),
+    ]
     return cases
 
 
-VARIANTS = {"Q8_0": ("ref", "mmvq", "mmq", "w11"), "Q4_0": ("ref", "mmvq"), "IQ4_NL": ("ref", "mmvq", "mmq", "w11"),
-            "Q3_K": ("ref", "mmvq", "mmq", "w11")}
+VARIANTS = {
+    "Q8_0": ("ref", "mmvq", "mmq", "w11"),
+    "Q4_0": ("ref", "mmvq"),
+    "IQ4_NL": ("ref", "mmvq", "mmq", "w11"),
+    "Q3_K": ("ref", "mmvq", "mmq", "w11"),
+}
 
 
 def differing(a: np.ndarray, b: np.ndarray) -> int:

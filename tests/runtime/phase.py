@@ -26,8 +26,24 @@ def build() -> Path | None:
     out = Path(tempfile.gettempdir()) / f"edge0verify-phase-{os.getuid()}-{digest}.so"
     if not out.exists():
         partial = out.with_suffix(f".{os.getpid()}")
-        subprocess.run([compiler, "-O2", "-std=c++17", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-w", f"-I{KERNELS}",
-                        "-o", str(partial), str(KERNELS / "portable" / "entries.cpp"), "-lpthread"], check=True)
+        subprocess.run(
+            [
+                compiler,
+                "-O2",
+                "-std=c++17",
+                "-fPIC",
+                "-shared",
+                "-ffp-contract=off",
+                "-fno-math-errno",
+                "-w",
+                f"-I{KERNELS}",
+                "-o",
+                str(partial),
+                str(KERNELS / "portable" / "entries.cpp"),
+                "-lpthread",
+            ],
+            check=True,
+        )
         partial.rename(out)
     return out
 
@@ -65,11 +81,25 @@ class Phase:
         self._call("e0_phase_swiglu", name.encode(), gate, up, ctypes.c_int64(gate.size), h, codes, d, s)
         return h, codes, d, s
 
-    def rows(self, variant: str, fmt: str, raw: np.ndarray, codes: np.ndarray, d: np.ndarray, ids: np.ndarray | None, *, m: int, n: int,
-             experts: int = 1, slots: int = 1) -> np.ndarray:
+    def rows(
+        self,
+        variant: str,
+        fmt: str,
+        raw: np.ndarray,
+        codes: np.ndarray,
+        d: np.ndarray,
+        ids: np.ndarray | None,
+        *,
+        m: int,
+        n: int,
+        experts: int = 1,
+        slots: int = 1,
+    ) -> np.ndarray:
         """f32 [n, m]."""
         out = np.full((n, m), POISON, np.float32)
-        self._call("e0_phase_rows", variant.encode(), fmt.lower().encode(), raw, codes, d, ids, experts, slots, out, m, n, codes.shape[1])
+        self._call(
+            "e0_phase_rows", variant.encode(), fmt.lower().encode(), raw, codes, d, ids, experts, slots, out, m, n, codes.shape[1]
+        )
         return out
 
     def expert_sum(self, order: str, y: np.ndarray, weights: np.ndarray, ids: np.ndarray) -> np.ndarray:

@@ -18,7 +18,9 @@ def phase():
 
 def small(case: RowsCase) -> RowsCase:
     """The transcription is slow: the same ends with fewer rows."""
-    return RowsCase(case.fmt, min(case.m, 35), case.n if case.experts > 1 else min(case.n, 5), case.k, case.experts, case.slots, case.extreme)
+    return RowsCase(
+        case.fmt, min(case.m, 35), case.n if case.experts > 1 else min(case.n, 5), case.k, case.experts, case.slots, case.extreme
+    )
 
 
 @pytest.mark.parametrize("name", ["mmvq", "mmq"])
@@ -50,8 +52,11 @@ def test_rows(phase, case):
                 at = np.arange(case.n) if ids is None else np.flatnonzero(ids == e)
                 if len(at):
                     rows = operand.take(at // case.slots)
-                    want[at] = (q3_k_rows(variant, matrices[e], rows) if case.fmt == "Q3_K" else
-                                plain_rows(variant, matrices[e], case.fmt, rows))
+                    want[at] = (
+                        q3_k_rows(variant, matrices[e], rows)
+                        if case.fmt == "Q3_K"
+                        else plain_rows(variant, matrices[e], case.fmt, rows)
+                    )
         assert differing(got, want) == 0, variant
 
 

@@ -1,0 +1,144 @@
+"""Every kernel of a device against the CPU build of the same source, over all cases; also a command:
+
+python -m tests.runtime.device_bits cuda:0 [--only w11] [--small]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from edge0verify.runtime.ops import DeviceBlocks, DeviceOps
+from tests.runtime.cases import VARIANTS, activations, differing, rows_cases
+from tests.runtime.phase import Phase
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One tensor of one case: how many of its elements differ in their bits."""
+
+    kernel: str
+    case: str
+    tensor: str
+    elements: int
+    differ: int
+
+
+def host_blocks(ops: DeviceOps, b: DeviceBlocks) -> dict[str, np.ndarray]:
+    scale = np.float32 if b.quantiser == "mmq" else np.float16
+    out = {"codes": ops.download(b.codes, np.int8, (b.n, b.k)), "d": ops.download(b.d, scale, (b.n, b.k // 32))}
+    if b.s is not None:
+        out["s"] = ops.download(b.s, np.float16, (b.n, b.k // 32))
+    return out
+
+
+def outcomes(kernel: str, case: str, got: dict[str, np.ndarray], want: dict[str, np.ndarray | None]):
+    for tensor, value in got.items():
+        yield Outcome(kernel, case, tensor, value.size, differing(value, want[tensor]))
+
+
+def quantiser_outcomes(ops: DeviceOps, phase: Phase, rows: int):
+    x = activations(np.random.default_rng(1), rows, 96, extreme=True)
+    for name in ("mmvq", "mmq"):
+        got = host_blocks(ops, ops.quantise(name, ops.upload(x), *x.shape))
+        yield from outcomes(f"quantise_{name}", f"{rows}x96", got, dict(zip(("codes", "d", "s"), phase.quantise(name, x))))
+    gate, up = (
+        activations(np.random.default_rng(2), rows, 64, extreme=True),
+        activations(np.random.default_rng(3), rows, 64, extreme=False),
+    )
+    for name in ("mmvq", "mmq"):
+        blocks, h = ops.swiglu(name, ops.upload(gate), ops.upload(up), rows, 64, rows=True)
+        got = {"h": ops.download(h, np.float32, gate.shape), **host_blocks(ops, blocks)}
+        with np.errstate(all="ignore"):
+            want = phase.swiglu(name, gate, up)
+        yield from outcomes(f"swiglu_{name}", f"{rows}x64", got, dict(zip(("h", "codes", "d", "s"), want)))
+    count = rows * 256
+    x = np.random.default_rng(4).integers(0, 1 << 32, count, dtype=np.uint32).view(np.float32)
+    x[: count // 2] = np.linspace(-105, 90, count // 2)
+    yield from outcomes(
+        "exp", str(count), {"e": ops.download(ops.exp(ops.upload(x), count), np.float32, x.shape)}, {"e": phase.exp(x)}
+    )
+    ops.release()
+
+
+def sum_outcomes(ops: DeviceOps, phase: Phase):
+    rng = np.random.default_rng(3)
+    ids = np.stack([rng.permutation(16)[:4] for _ in range(9)]).astype(np.int32)
+    y, weights = rng.standard_normal((36, 33)).astype(np.float32), rng.random((9, 4)).astype(np.float32)
+    for order in ("route", "expert-id", "f64"):
+        got = ops.expert_sum(order, ops.upload(y), ops.upload(weights), ops.upload(ids), tokens=9, k=4, width=33)
+        yield from outcomes(
+            f"sum_{order}",
+            "9x4x33",
+            {"yl": ops.download(got, np.float32, (9, 33))},
+            {"yl": phase.expert_sum(order, y, weights, ids)},
+        )
+    ops.release()
+
+
+def rows_outcomes(ops: DeviceOps, phase: Phase, cases, only: str | None = None):
+    for case in cases:
+        raw, x, ids = case.build()
+        weights = ops.weights(case.fmt, raw, rows=case.m, experts=case.experts)
+        for variant in VARIANTS[case.fmt]:
+            if only and variant != only:
+                continue
+            name = "mmq" if variant == "mmq" else "mmvq"
+            codes, d, _ = phase.quantise(name, x)
+            operand = DeviceBlocks(name, ops.upload(codes), ops.upload(d), None, *x.shape)
+            before = ops.launches().get(f"{variant}/{case.fmt}", 0)
+            got = ops.rows(
+                variant,
+                weights,
+                operand,
+                n=case.n,
+                ids=None if ids is None else ops.upload(ids),
+                div=case.slots,
+                key=f"{variant}/{case.fmt}",
+            )
+            host = ops.download(got, np.float32, (case.n, case.m))
+            want = phase.rows(variant, case.fmt, raw, codes, d, ids, m=case.m, n=case.n, experts=case.experts, slots=case.slots)
+            label = f"{case.m}x{case.n}x{case.k} e{case.experts}{' extreme' if case.extreme else ''}"
+            yield from outcomes(f"rows_{variant}_{case.fmt}", label, {"rows": host}, {"rows": want})
+            yield Outcome(
+                f"rows_{variant}_{case.fmt}", label, "launches", 1, int(ops.launches()[f"{variant}/{case.fmt}"] != before + 1)
+            )
+            ops.release()
+        ops.free_weights(weights)
+
+
+def all_outcomes(ops: DeviceOps, phase: Phase, *, small: bool = False, only: str | None = None):
+    """small: at most 33 weight rows and 9 tokens of the dense cases, for the emulator."""
+    cases = rows_cases()
+    if small:
+        cases = [replace(c, m=min(c.m, 33), n=min(c.n, 9 * c.slots), k=min(c.k, 1056 if c.fmt != "Q3_K" else 768)) for c in cases]
+    if not only:
+        yield from quantiser_outcomes(ops, phase, 13 if small else 300)
+        yield from sum_outcomes(ops, phase)
+    yield from rows_outcomes(ops, phase, cases, only)
+
+
+def main() -> int:
+    from edge0verify.runtime.detect import open_device
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("device")
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--only")
+    given = parser.parse_args()
+    runtime, index = open_device(given.device)
+    print(runtime.devices()[index])
+    ops = DeviceOps(runtime, index)
+    bad = total = count = 0
+    for o in all_outcomes(ops, Phase(), small=given.small, only=given.only):
+        print(f"{o.kernel:22} {o.case:24} {o.tensor:9} {o.elements:8} differ {o.differ}", flush=True)
+        bad, total, count = bad + (o.differ > 0), total + o.elements, count + 1
+    print(f"{count} tensors, {total:,} elements: {bad} tensors differ")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
