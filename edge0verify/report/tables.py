@@ -130,7 +130,7 @@ def _engaged(verdict: Verdict) -> str:
     return f"a {verdict.a}: {say[verdict.engaged['a']]}   b {verdict.b}: {say[verdict.engaged['b']]}"
 
 
-def render(verdict: Verdict) -> str:
+def verdict_text(verdict: Verdict) -> str:
     """Table, top-8 where there is one, engaged, the verdict and its reasons. Ends without a newline."""
     title = f"stage {verdict.stage}: a = {verdict.a}, b = {verdict.b}" if verdict.stage else f"a = {verdict.a}, b = {verdict.b}"
     if verdict.reference:
@@ -149,3 +149,10 @@ def render(verdict: Verdict) -> str:
         closing.extend(textwrap.wrap(reason, WIDTH - 4, initial_indent="  - ", subsequent_indent="    "))
     parts.append("\n".join(closing))
     return "\n\n".join(parts)
+
+
+def variants_text(variants: Sequence[Any]) -> str:
+    """A table of registry entries, each with stage, name, aliases, formats, contract and symbol."""
+    lines = [(v.stage, v.name, ", ".join(v.aliases) or "-", ", ".join(v.formats), v.contract, v.symbol) for v in variants]
+    headers = ("stage", "name", "aliases", "weight formats", "contract", "kernel symbol")
+    return tabulate(lines, headers, tablefmt="simple", disable_numparse=True)
