@@ -14,7 +14,7 @@ from edge0verify.records.status import PASS
 from edge0verify.records.verdict import LayerResult, Verdict
 
 WIDTH = 132
-HEADERS = ("layer", "tensor", "equal %", "off by 1", "more", "scales %", "rel L2", "corr", "a keeps", "b keeps", "causes")
+HEADERS = ("layer", "tensor", "equal\n%", "off\nby 1", "\nmore", "scales\n%", "rel L2", "corr", "a\nkeeps", "b\nkeeps", "causes")
 
 
 def share(part: int, whole: int) -> str:
@@ -62,10 +62,17 @@ def keeps(kept: int | None, n: int) -> str:
 
 
 def causes(result: LayerResult) -> str:
-    """Causes other than `equal`, failing ones first, then the most frequent; led by the status where it is not PASS."""
+    """Causes other than `equal`, failing ones first, then the most frequent; empty where all are equal."""
     rest = [(name not in FAILING, -n, name) for name, n in result.causes.items() if name != "equal"]
-    text = ", ".join(f"{name} {-n}" for _, n, name in sorted(rest)) or "-"
-    return text if result.status == PASS else f"{result.status}: {text}"
+    return ", ".join(f"{name} {-n}" for _, n, name in sorted(rest))
+
+
+def _causes_cell(result: LayerResult, scales: LayerResult | None) -> str:
+    """Causes of a line, led by the status where it is not PASS; those of the scales follow where they tell more."""
+    text = causes(result)
+    if scales is not None and scales.status == PASS and causes(scales):
+        text += ("; " if text else "") + "scales " + causes(scales)
+    return (text or "-") if result.status == PASS else f"{result.status}: {text}"
 
 
 def _line(result: LayerResult) -> list[str]:
@@ -102,10 +109,12 @@ def layers(results: Sequence[LayerResult]) -> str:
     shown = [result for result in results if is_shown(result)]
     if not shown:
         return "nothing was compared"
+    scales = {(r.layer, r.tensor.removesuffix(".d")): r for r in results if r.tensor.endswith(".d")}
     lines = [_line(result) for result in shown]
-    left = WIDTH - len(_table(lines, HEADERS[:-1]).splitlines()[1]) - 2
+    left = WIDTH - len(_table(lines, HEADERS[:-1]).splitlines()[2]) - 2
     for line, result in zip(lines, shown):
-        line.append(textwrap.shorten(causes(result), max(left, len(HEADERS[-1])), placeholder=" ..."))
+        cell = _causes_cell(result, scales.get((result.layer, result.tensor)))
+        line.append(textwrap.shorten(cell, max(left, len(HEADERS[-1])), placeholder=" ..."))
     return _table(lines, HEADERS)
 
 
@@ -130,6 +139,17 @@ def _engaged(verdict: Verdict) -> str:
     return f"a {verdict.a}: {say[verdict.engaged['a']]}   b {verdict.b}: {say[verdict.engaged['b']]}"
 
 
+def _totals(verdict: Verdict) -> str:
+    """Equal elements per tensor, over all layers."""
+    parts = []
+    for tensor in dict.fromkeys(result.tensor for result in verdict.layers if not result.tensor.endswith((".d", ".s"))):
+        found = [result for result in verdict.layers if result.tensor == tensor]
+        n, equal = sum(result.n for result in found), sum(result.equal for result in found)
+        kind = "values" if found[0].code_diffs is None else "codes"
+        parts.append(f"{tensor} {equal} of {n} {kind} ({share(equal, n)} %)")
+    return "equal: " + (", ".join(parts) or "nothing")
+
+
 def verdict_text(verdict: Verdict) -> str:
     """Table, top-8 where there is one, engaged, the verdict and its reasons. Ends without a newline."""
     title = f"stage {verdict.stage}: a = {verdict.a}, b = {verdict.b}" if verdict.stage else f"a = {verdict.a}, b = {verdict.b}"
@@ -138,13 +158,7 @@ def verdict_text(verdict: Verdict) -> str:
     parts = [title, layers(verdict.layers)]
     if verdict.top8 is not None:
         parts.append(top8(verdict.top8))
-    totals = verdict.totals
-    closing = [_engaged(verdict)]
-    if totals.get("n"):
-        kind = "codes" if totals.get("codes") else "values"
-        n, equal = (totals["codes"], totals["codes_equal"]) if kind == "codes" else (totals["n"], totals["equal"])
-        closing.append(f"{equal} of {n} {kind} equal ({share(equal, n)} %)")
-    closing.append(verdict.status)
+    closing = [_engaged(verdict), *textwrap.wrap(_totals(verdict), WIDTH), verdict.status]
     for reason in verdict.reasons:
         closing.extend(textwrap.wrap(reason, WIDTH - 4, initial_indent="  - ", subsequent_indent="    "))
     parts.append("\n".join(closing))
