@@ -70,6 +70,19 @@ E0_INLINE vf vmax(vf a, vf b) { return {_mm512_max_ps(a.r, b.r)}; }
 E0_INLINE vi vand(vi a, vi b) { return {_mm512_and_si512(a.r, b.r)}; }
 E0_INLINE vi vor(vi a, vi b) { return {_mm512_or_si512(a.r, b.r)}; }
 E0_INLINE vi vxor(vi a, vi b) { return {_mm512_xor_si512(a.r, b.r)}; }
+E0_INLINE vi vimax(vi a, vi b) { return {_mm512_max_epi32(a.r, b.r)}; }
+E0_INLINE vi vimin(vi a, vi b) { return {_mm512_min_epi32(a.r, b.r)}; }
+E0_INLINE vf vfnma(vf a, vf b, vf c) { return {_mm512_fnmadd_ps(a.r, b.r, c.r)}; }    // c - a*b, one rounding
+E0_INLINE vi vtrunc(vf a) { return {_mm512_cvttps_epi32(a.r)}; }
+E0_INLINE void vstore_i8(int8_t* p, vi a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(a.r)); }   // low bytes
+E0_INLINE int32_t vhmax(vi a) { return _mm512_reduce_max_epi32(a.r); }
+// sum of the lanes by an xor butterfly 8, 4, 2, 1
+E0_INLINE float vhsum(vf a) {
+    __m512 v = _mm512_add_ps(a.r, _mm512_shuffle_f32x4(a.r, a.r, 0x4e));
+    v = _mm512_add_ps(v, _mm512_shuffle_f32x4(v, v, 0xb1));
+    v = _mm512_add_ps(v, _mm512_permute_ps(v, 0x4e));
+    return _mm512_cvtss_f32(_mm512_add_ps(v, _mm512_permute_ps(v, 0xb1)));
+}
 template <int N> E0_INLINE vi vsll(vi a) { return {_mm512_slli_epi32(a.r, N)}; }
 template <int N> E0_INLINE vi vsrl(vi a) { return {_mm512_srli_epi32(a.r, N)}; }
 template <int N> E0_INLINE vi vsra(vi a) { return {_mm512_srai_epi32(a.r, N)}; }
@@ -98,6 +111,26 @@ E0_INLINE vf vmax(vf a, vf b) { E0_2(vf, _mm256_max_ps, a.r[i_], b.r[i_]); }
 E0_INLINE vi vand(vi a, vi b) { E0_2(vi, _mm256_and_si256, a.r[i_], b.r[i_]); }
 E0_INLINE vi vor(vi a, vi b) { E0_2(vi, _mm256_or_si256, a.r[i_], b.r[i_]); }
 E0_INLINE vi vxor(vi a, vi b) { E0_2(vi, _mm256_xor_si256, a.r[i_], b.r[i_]); }
+E0_INLINE vi vimax(vi a, vi b) { E0_2(vi, _mm256_max_epi32, a.r[i_], b.r[i_]); }
+E0_INLINE vi vimin(vi a, vi b) { E0_2(vi, _mm256_min_epi32, a.r[i_], b.r[i_]); }
+E0_INLINE vf vfnma(vf a, vf b, vf c) { E0_2(vf, _mm256_fnmadd_ps, a.r[i_], b.r[i_], c.r[i_]); }
+E0_INLINE vi vtrunc(vf a) { E0_2(vi, _mm256_cvttps_epi32, a.r[i_]); }
+E0_INLINE void vstore_i8(int8_t* p, vi a) {
+    int32_t t[16]; vistore(t, a);
+    for (int i = 0; i < 16; ++i) p[i] = (int8_t)t[i];
+}
+E0_INLINE int32_t vhmax(vi a) {
+    __m256i v = _mm256_max_epi32(a.r[0], a.r[1]);
+    __m128i u = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    u = _mm_max_epi32(u, _mm_shuffle_epi32(u, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(u, _mm_shuffle_epi32(u, 0xb1)));
+}
+E0_INLINE float vhsum(vf a) {
+    __m256 v = _mm256_add_ps(a.r[0], a.r[1]);
+    __m128 u = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    u = _mm_add_ps(u, _mm_shuffle_ps(u, u, 0x4e));
+    return _mm_cvtss_f32(_mm_add_ss(u, _mm_shuffle_ps(u, u, 0xb1)));
+}
 template <int N> E0_INLINE vi vsll(vi a) { E0_2(vi, _mm256_slli_epi32, a.r[i_], N); }
 template <int N> E0_INLINE vi vsrl(vi a) { E0_2(vi, _mm256_srli_epi32, a.r[i_], N); }
 template <int N> E0_INLINE vi vsra(vi a) { E0_2(vi, _mm256_srai_epi32, a.r[i_], N); }
@@ -127,6 +160,21 @@ E0_INLINE vf vmax(vf a, vf b) { E0_16(vf, a.r[i_] > b.r[i_] ? a.r[i_] : b.r[i_])
 E0_INLINE vi vand(vi a, vi b) { E0_16(vi, a.r[i_] & b.r[i_]); }
 E0_INLINE vi vor(vi a, vi b) { E0_16(vi, a.r[i_] | b.r[i_]); }
 E0_INLINE vi vxor(vi a, vi b) { E0_16(vi, a.r[i_] ^ b.r[i_]); }
+E0_INLINE vi vimax(vi a, vi b) { E0_16(vi, a.r[i_] > b.r[i_] ? a.r[i_] : b.r[i_]); }
+E0_INLINE vi vimin(vi a, vi b) { E0_16(vi, a.r[i_] < b.r[i_] ? a.r[i_] : b.r[i_]); }
+E0_INLINE vf vfnma(vf a, vf b, vf c) { E0_16(vf, fma1(-a.r[i_], b.r[i_], c.r[i_])); }
+E0_INLINE vi vtrunc(vf a) { E0_16(vi, (int32_t)a.r[i_]); }
+E0_INLINE void vstore_i8(int8_t* p, vi a) { for (int i = 0; i < 16; ++i) p[i] = (int8_t)a.r[i]; }
+E0_INLINE int32_t vhmax(vi a) {
+    int32_t m = a.r[0];
+    for (int i = 1; i < 16; ++i) m = a.r[i] > m ? a.r[i] : m;
+    return m;
+}
+E0_INLINE float vhsum(vf a) {
+    for (int m = 8; m; m >>= 1)
+        for (int i = 0; i < m; ++i) a.r[i] = a.r[i] + a.r[i + m];
+    return a.r[0];
+}
 template <int N> E0_INLINE vi vsll(vi a) { E0_16(vi, (int32_t)((uint32_t)a.r[i_] << N)); }
 template <int N> E0_INLINE vi vsrl(vi a) { E0_16(vi, (int32_t)((uint32_t)a.r[i_] >> N)); }
 template <int N> E0_INLINE vi vsra(vi a) { E0_16(vi, a.r[i_] >> N); }
