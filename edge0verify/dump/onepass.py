@@ -119,7 +119,9 @@ def default_threads() -> int:
 class OnePass:
     """Running comparison: feed pieces of both tensors in order, then take `result`."""
 
-    def __init__(self, dtype: str, *, nan_equal: bool = True, ulp_histogram: bool = False, threads: int | None = None, isa: str = "") -> None:
+    def __init__(
+        self, dtype: str, *, nan_equal: bool = True, ulp_histogram: bool = False, threads: int | None = None, isa: str = ""
+    ) -> None:
         """dtype: a name of `dtype_name`; isa: '' for the fastest usable one. ValueError for a name that is not built."""
         from edge0verify.dump import _onepass
 
