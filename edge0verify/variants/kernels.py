@@ -114,7 +114,9 @@ class Kernels:
         """Attention projections and mtp.fc by the `mmvq` contract: f32 [n, K] -> f32 [n, M]."""
         return self._product(LINEAR, weights, x)[1]
 
-    def a1(self, variant: Variant | str, gate, up, xl: np.ndarray, xlq: Blocks | None, ids: np.ndarray, *, capture: bool = False) -> A1Out:
+    def a1(
+        self, variant: Variant | str, gate, up, xl: np.ndarray | None, xlq: Blocks | None, ids: np.ndarray, *, capture: bool = False
+    ) -> A1Out:
         """Stage A1: gate, up and SwiGLU of each chosen expert.
 
         xl f32 [n, latent] is what mmq reads, xlq its stored blocks what the others read; ids i32 [n, k].  Pairs are
@@ -129,16 +131,22 @@ class Kernels:
             rows, codes, scale = _rows(xl), None, None
         else:
             rows, codes, scale = None, np.ascontiguousarray(xlq.codes), np.ascontiguousarray(xlq.d)
-        self.native.run_a1(v.entry(gate.fmt), gate, up, rows, codes, scale, ids, g, u, h.codes, h.d, h.s, threads=self.threads, isa=self.isa)
+        self.native.run_a1(
+            v.entry(gate.fmt), gate, up, rows, codes, scale, ids, g, u, h.codes, h.d, h.s, threads=self.threads, isa=self.isa
+        )
         return A1Out(h, g, u)
 
-    def a2(self, variant: Variant | str, down, h: Blocks, ids: np.ndarray, route_weights: np.ndarray, *, capture: bool = True) -> A2Out:
+    def a2(
+        self, variant: Variant | str, down, h: Blocks, ids: np.ndarray, route_weights: np.ndarray, *, capture: bool = True
+    ) -> A2Out:
         """Stage A2: down projection of each pair and the weighted sum over a token's experts; route_weights f32 [n, k]."""
         v = _find("A2", variant)
         ids = np.ascontiguousarray(ids, np.int32)
         y, yl = poison_f32((ids.size, down.rows)), poison_f32((ids.shape[0], down.rows))
-        self.native.run_a2(v.entry(down.fmt), down, np.ascontiguousarray(h.codes), np.ascontiguousarray(h.d), ids, _rows(route_weights), y, yl,
-                           threads=self.threads, isa=self.isa)
+        codes, d = np.ascontiguousarray(h.codes), np.ascontiguousarray(h.d)
+        self.native.run_a2(
+            v.entry(down.fmt), down, codes, d, ids, _rows(route_weights), y, yl, threads=self.threads, isa=self.isa
+        )
         return A2Out(y if capture else None, yl)
 
     def launches(self) -> dict[str, int]:

@@ -146,7 +146,29 @@ E0_INLINE vf vadd(vf a, vf b) { E0_16(vf, a.r[i_] + b.r[i_]); }
 E0_INLINE vf vsub(vf a, vf b) { E0_16(vf, a.r[i_] - b.r[i_]); }
 E0_INLINE vf vmul(vf a, vf b) { E0_16(vf, a.r[i_] * b.r[i_]); }
 E0_INLINE vf vdiv(vf a, vf b) { E0_16(vf, a.r[i_] / b.r[i_]); }
+#if defined(__SSE2__)               // fma1 on two lanes at a time
+E0_INLINE __m128 fma_pair(__m128 a, __m128 b, __m128 c) {
+    const __m128d p = _mm_mul_pd(_mm_cvtps_pd(a), _mm_cvtps_pd(b)), cd = _mm_cvtps_pd(c), s = _mm_add_pd(p, cd);
+    const __m128d bb = _mm_sub_pd(s, p), err = _mm_add_pd(_mm_sub_pd(p, _mm_sub_pd(s, bb)), _mm_sub_pd(cd, bb));
+    const __m128d zero = _mm_setzero_pd();
+    const __m128i inexact = _mm_castpd_si128(_mm_or_pd(_mm_cmplt_pd(err, zero), _mm_cmpgt_pd(err, zero)));   // false for a NaN
+    const __m128i toward = _mm_srli_epi64(_mm_castpd_si128(_mm_xor_pd(err, s)), 63);
+    __m128i u = _mm_sub_epi64(_mm_castpd_si128(s), _mm_and_si128(toward, inexact));
+    u = _mm_or_si128(u, _mm_srli_epi64(inexact, 63));
+    return _mm_cvtpd_ps(_mm_castsi128_pd(u));
+}
+E0_INLINE vf vfma(vf a, vf b, vf c) {
+    vf o;
+    for (int i = 0; i < 16; i += 4) {
+        const __m128 x = _mm_loadu_ps(a.r + i), y = _mm_loadu_ps(b.r + i), z = _mm_loadu_ps(c.r + i);
+        const __m128 lo = fma_pair(x, y, z), hi = fma_pair(_mm_movehl_ps(x, x), _mm_movehl_ps(y, y), _mm_movehl_ps(z, z));
+        _mm_storeu_ps(o.r + i, _mm_movelh_ps(lo, hi));
+    }
+    return o;
+}
+#else
 E0_INLINE vf vfma(vf a, vf b, vf c) { E0_16(vf, fma1(a.r[i_], b.r[i_], c.r[i_])); }
+#endif
 E0_INLINE vi viload(const int32_t* p) { vi o; std::memcpy(o.r, p, 64); return o; }
 E0_INLINE void vistore(int32_t* p, vi a) { std::memcpy(p, a.r, 64); }
 E0_INLINE vi viset(int32_t x) { E0_16(vi, x); }
@@ -162,7 +184,10 @@ E0_INLINE vi vor(vi a, vi b) { E0_16(vi, a.r[i_] | b.r[i_]); }
 E0_INLINE vi vxor(vi a, vi b) { E0_16(vi, a.r[i_] ^ b.r[i_]); }
 E0_INLINE vi vimax(vi a, vi b) { E0_16(vi, a.r[i_] > b.r[i_] ? a.r[i_] : b.r[i_]); }
 E0_INLINE vi vimin(vi a, vi b) { E0_16(vi, a.r[i_] < b.r[i_] ? a.r[i_] : b.r[i_]); }
-E0_INLINE vf vfnma(vf a, vf b, vf c) { E0_16(vf, fma1(-a.r[i_], b.r[i_], c.r[i_])); }
+E0_INLINE vf vfnma(vf a, vf b, vf c) {
+    for (int i = 0; i < 16; ++i) a.r[i] = -a.r[i];
+    return vfma(a, b, c);
+}
 E0_INLINE vi vtrunc(vf a) { E0_16(vi, (int32_t)a.r[i_]); }
 E0_INLINE void vstore_i8(int8_t* p, vi a) { for (int i = 0; i < 16; ++i) p[i] = (int8_t)a.r[i]; }
 E0_INLINE int32_t vhmax(vi a) {
