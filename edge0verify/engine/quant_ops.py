@@ -12,6 +12,7 @@ from edge0verify.model import Model
 from edge0verify.records.errors import InputError
 from edge0verify.variants.kernels import Kernels
 from edge0verify.variants.registry import Choice, resolve
+from edge0verify.variants.weights import layer_weights, packed
 
 STAGES = ("D", "A1", "A2", "U")
 REFERENCE = "mmvq"
@@ -47,57 +48,52 @@ class QuantOps:
         self._model = model
         self.kernels = Kernels(threads=threads) if kernels is None else kernels
         self._kernels_for = kernels_for
-        self._packed: dict[tuple[int, str], Any] = {}
         names = variant_names(variants)
         formats = {"D": "latent_down.weight", "U": "latent_up.weight", "A1": model.layer(0, "ffn_gate_exps").name,
                    "A2": model.layer(0, "ffn_down_exps").name}
         self.choices: dict[str, Choice] = {s: resolve(s, names[s], model.tensor(formats[s]).fmt) for s in STAGES}
+        stored, read = self.choices["A1"].runs.rules.store, self.choices["A2"].runs.rules.operand
+        if stored != read:
+            raise InputError(
+                f"variants: A2 {names['A2']} expects {read} blocks, A1 {names['A1']} stores {stored} ones; choose both by A"
+            )
 
     def _at(self, layer: int | str, stage: str) -> Kernels:
         return (self._kernels_for(layer, stage) if self._kernels_for else None) or self.kernels
-
-    def _weights(self, kernels: Kernels, name: str) -> Any:
-        """Packed once per compiled module: a module takes only weights that it packed itself."""
-        key = (id(kernels.native), name)
-        if key not in self._packed:
-            tensor = self._model.tensor(name)
-            self._packed[key] = kernels.pack(tensor.fmt, tensor.raw)
-        return self._packed[key]
 
     def linear(self, layer: int | str, part: str, x: np.ndarray) -> np.ndarray:
         """x times attn_q, attn_k, attn_v, attn_output or fc of a layer: float32 [n, K] -> float32 [n, M]."""
         kernels = self._at(layer, "linear")
         name = "mtp.fc.weight" if part == "fc" else self._model.layer(layer, part).name
-        return kernels.linear(self._weights(kernels, name), x)
+        return kernels.linear(packed(self._model, name, kernels), x)
 
     def experts(
         self, layer: int | str, h: np.ndarray, ids: np.ndarray, weights: np.ndarray, emit: Emit, capture: bool
     ) -> np.ndarray:
         """D, A1, A2, U of one layer: h float32 [n, hidden], ids int32 [n, k], weights float32 [n, k] -> u float32 [n, hidden]."""
         run = {stage: choice.runs for stage, choice in self.choices.items()}
-        names = {part: self._model.layer(layer, part).name for part in ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")}
 
-        kernels = self._at(layer, "D")
-        d = kernels.d(run["D"], self._weights(kernels, "latent_down.weight"), h)
+        def at(stage):
+            kernels = self._at(layer, stage)
+            return kernels, layer_weights(self._model, layer, kernels)
+
+        kernels, w = at("D")
+        d = kernels.d(run["D"], w.down, h)
         emit("d-hq", d.hq)
         emit("d-xl", d.xl)
         emit("d-xlq", d.xlq)
-
-        kernels = self._at(layer, "A1")
-        gate, up = (self._weights(kernels, names[part]) for part in ("ffn_gate_exps", "ffn_up_exps"))
-        a1 = kernels.a1(run["A1"], gate, up, d.xl, d.xlq, ids, capture=capture)
+        kernels, w = at("A1")
+        a1 = kernels.a1(run["A1"], w.gate_exps, w.up_exps, d.xl, d.xlq, ids, capture=capture)
         if capture:
             emit("a-gate", a1.gate)
             emit("a-up", a1.up)
         emit("a-h", a1.h)
-
-        kernels = self._at(layer, "A2")
-        a2 = kernels.a2(run["A2"], self._weights(kernels, names["ffn_down_exps"]), a1.h, ids, weights)
+        kernels, w = at("A2")
+        a2 = kernels.a2(run["A2"], w.down_exps, a1.h, ids, weights)
         emit("a-y", a2.y)
         emit("a-yl", a2.yl)
-
-        kernels = self._at(layer, "U")
-        u = kernels.u(run["U"], self._weights(kernels, "latent_up.weight"), a2.yl)
+        kernels, w = at("U")
+        u = kernels.u(run["U"], w.up, a2.yl)
         emit("u-ylq", u.ylq)
         emit("u", u.u)
         return u.u

@@ -62,8 +62,7 @@ def test_threads_and_chunks(model, name, float_mode):
 @pytest.mark.parametrize("float_mode", MODES)
 @pytest.mark.parametrize("name", ["p4", "piece"])
 def test_instruction_sets(model, name, float_mode):
-    ids = tokens(name)
-    ids = ids[:100] if name == "piece" else ids
+    ids = tokens(name)[:100]      # the baseline object forms its fma in software
     *others, best = native.usable_isas()
     want = all_bits(engine_with(model, best, float_mode=float_mode, threads=2), ids)
     for isa in others:
