@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import small_floats
+from .quantise import quantise
 from .rounding import bf16_decode, bf16_encode, to_f16
 
 IQ4_NL_VALUES = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
@@ -207,7 +208,6 @@ def pack_q8(blocks, fmt: str) -> np.ndarray:
 
 def _encode_q8(fmt):
     def encoder(x):
-        from .quantise import quantise
         return pack_q8(quantise("ggml-ref", x), fmt)
     return encoder
 
