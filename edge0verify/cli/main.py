@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 import os
 import sys
 
@@ -29,7 +30,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        return importlib.import_module(f"edge0verify.cli.{name.replace('-', '_')}_").command
+        # `import` is a word of the language, so its file bears an underscore.
+        file = name.replace("-", "_") + ("_" if keyword.iskeyword(name) else "")
+        return importlib.import_module(f"edge0verify.cli.{file}").command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -120,7 +120,7 @@ def engagement(asked: str, choices: tuple, launches: dict[str, int]) -> Engageme
     The counter's key is built from the name that was asked for, not from the registry entry that was picked: an entry that calls
     itself w11 and launches mmvq moves mmvq's counter and stays not engaged.
     """
-    wanted = tuple(f"{choice.runs.stage}/{asked}/{choice.fmt}" for choice in choices)
+    wanted = tuple(f"{choice.asked.stage}/{asked}/{choice.fmt}" for choice in choices)
     return Engagement(asked=asked, wanted=wanted, launches=launches)
 
 
