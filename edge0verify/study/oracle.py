@@ -72,7 +72,9 @@ def bound_of(contract: Contract, tensor: WeightTensor, s: np.ndarray, *, k: int 
     columns = tensor.shape[-1]
     n = contract.roundings(nb=columns // 32, super_blocks=-(-columns // 256), k=k)
     unit = n * 2.0**-24
-    return unit / (1 - unit) * s + n * 2.0**-149
+    bound = np.multiply(s, unit / (1 - unit))
+    bound += n * 2.0**-149
+    return bound
 
 
 def float_rows(tensor: WeightTensor, x: np.ndarray, *, experts: np.ndarray | None = None, threads: int | None = None) -> np.ndarray:
