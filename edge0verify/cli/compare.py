@@ -33,12 +33,11 @@ def command(stage, variant_a, variant_b, model, projection, prompt, prompt_file,
     \b
     Exit code: 0 PASS, 1 FAIL, 2 input error, 3 INCONCLUSIVE (nothing was proven).
     """
-    from edge0verify.model import load_model
     from edge0verify.report.tables import verdict_text
     from edge0verify.study.cascade import top8_movement, with_top8
     from edge0verify.study.pair import Request, compare_variants
 
-    loaded = load_model(model, projection)
+    loaded = options.open_model(model, projection)
     name, tokens = options.read_prompt(loaded, prompt, prompt_file)
     request = Request(
         model=loaded,

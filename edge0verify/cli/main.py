@@ -81,9 +81,6 @@ def run(argv: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("edge0verify: interrupted", err=True)
         return 130
-    except click.UsageError as error:
-        error.show()
-        return 2
     except click.ClickException as error:
         click.echo(f"edge0verify: {error.format_message()}", err=True)
         return 2

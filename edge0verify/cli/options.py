@@ -15,7 +15,7 @@ STAGES = ("D", "A", "U")
 
 def model_options(command):
     """-m/--model and --projection."""
-    command = click.option("--projection", type=click.Path(path_type=Path), help="GGUF with latent_down and latent_up to lay over the model's own.")(command)
+    command = click.option("--projection", type=click.Path(path_type=Path), help="GGUF with latent_down and latent_up to lay over the model's own; q4_0 names the embedded one.")(command)
     return click.option("-m", "--model", type=click.Path(path_type=Path), help="GGUF file or safetensors folder.  [default: the embedded model]")(command)
 
 
@@ -41,6 +41,15 @@ def json_option(command):
 def thread_count(threads: int | None) -> int:
     """The number asked for, or the processors this process may use."""
     return threads or len(os.sched_getaffinity(0))
+
+
+def open_model(path: Path | None, projection: Path | None):
+    """The model of -m and --projection."""
+    from edge0verify.model import DEFAULT_Q4_PROJECTION, load_model
+
+    if projection is not None and str(projection) == "q4_0" and not projection.exists():
+        projection = DEFAULT_Q4_PROJECTION
+    return load_model(path, projection)
 
 
 def read_rows(text: str | None, tokens: int) -> slice:

@@ -31,10 +31,8 @@ def percentage(value: float | None) -> str:
     """A stored percentage in the same form."""
     if value is None:
         return "-"
-    short = 100.0 - value
-    if short <= 0:
-        return "100"
-    return f"{value:.{max(3, math.ceil(-math.log10(short)) + 1)}f}"
+    # As a share of 10^12, the rounding of a stored percentage cannot add a digit.
+    return share(round(value * 1e10), 10**12)
 
 
 def figure(value: Any, digits: int = 3) -> str:
@@ -158,7 +156,7 @@ def verdict_text(verdict: Verdict) -> str:
     parts = [title, layers(verdict.layers)]
     if verdict.top8 is not None:
         parts.append(top8(verdict.top8))
-    closing = [_engaged(verdict), *textwrap.wrap(_totals(verdict), WIDTH), verdict.status]
+    closing = [_engaged(verdict), *textwrap.wrap(_totals(verdict), WIDTH), f"verdict: {verdict.status}"]
     for reason in verdict.reasons:
         closing.extend(textwrap.wrap(reason, WIDTH - 4, initial_indent="  - ", subsequent_indent="    "))
     parts.append("\n".join(closing))
