@@ -133,8 +133,13 @@ class TestFaults:
         """Conforming by enclosure is not enough: the store quantiser of the rows is exact."""
         side = blocks_side("mmvq")
         d = np.nextafter(side.blocks.d[:1], np.float16(np.inf))
-        wide = Side(rows=side.rows[:1], blocks=Blocks(side.blocks.codes[:1], d, side.blocks.s[:1], "mmvq"),
-                    t=side.t[:1], bound=side.bound[:1] * 1e4, store="mmvq")
+        wide = Side(
+            rows=side.rows[:1],
+            blocks=Blocks(side.blocks.codes[:1], d, side.blocks.s[:1], "mmvq"),
+            t=side.t[:1],
+            bound=side.bound[:1] * 1e4,
+            store="mmvq",
+        )
         assert entries(blocks_pair(wide, wide))["d-xlq.d"].status == "FAIL"
 
     def test_poisoned_codes_and_scales_are_unwritten(self):

@@ -125,9 +125,7 @@ class TestFaults:
         assert found.status == "INCONCLUSIVE"
 
     def test_nan_in_two_places_fails(self):
-        found = only(
-            pair(edited(rows_side("mmvq"), rows=at((3, 4), np.nan)), edited(rows_side("w11"), rows=at((3, 5), np.nan)))
-        )
+        found = only(pair(edited(rows_side("mmvq"), rows=at((3, 4), np.nan)), edited(rows_side("w11"), rows=at((3, 5), np.nan))))
         assert found.causes["nonfinite"] == 2
         assert found.status == "FAIL"
 
