@@ -1,6 +1,7 @@
 # edge0verify.variants._kernels, and _mutants: the same sources with planted faults, for tests and the selftest only.
 foreach(module _kernels _mutants)
-  nanobind_add_module(${module} NB_STATIC kernels/bind/variants.cpp kernels/cpu/runtime.cpp kernels/cpu/pack.cpp)
+  # a domain each: neither takes the other's Weights for its own
+  nanobind_add_module(${module} NB_STATIC NB_DOMAIN edge0${module} kernels/bind/variants.cpp kernels/cpu/runtime.cpp kernels/cpu/pack.cpp)
   target_include_directories(${module} PRIVATE kernels)
   target_compile_definitions(${module} PRIVATE E0_MODULE=${module})
   target_link_libraries(${module} PRIVATE Threads::Threads)

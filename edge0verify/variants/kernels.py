@@ -53,16 +53,6 @@ class UOut:
     u: np.ndarray
 
 
-def poison_blocks(rows: int, columns: int, quantiser: str) -> Blocks:
-    """Blocks for `rows` of `columns` values that nothing has written yet."""
-    shape = (rows, columns // 32)
-    if quantiser == "mmq":
-        d, s = poison_f32(shape), None
-    else:
-        d, s = poison_f16(shape), poison_f16(shape)
-    return Blocks(np.full((rows, columns), POISON_CODE, np.int8), d, s, quantiser)
-
-
 def _rows(x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x, np.float32)
 
@@ -82,6 +72,18 @@ class Kernels:
         self.isa = isa or native.isa()
         self.threads = threads or len(os.sched_getaffinity(0))
 
+    def poisoned(self, shape: tuple[int, ...], dtype: type) -> np.ndarray:
+        """An output array that nothing has written yet: dtype float32, float16 or int8 (codes)."""
+        if dtype is np.int8:
+            return np.full(shape, POISON_CODE, np.int8)
+        return poison_f32(shape) if dtype is np.float32 else poison_f16(shape)
+
+    def _blocks(self, rows: int, columns: int, quantiser: str) -> Blocks:
+        shape, narrow = (rows, columns // 32), quantiser != "mmq"
+        d = self.poisoned(shape, np.float16 if narrow else np.float32)
+        s = self.poisoned(shape, np.float16) if narrow else None
+        return Blocks(self.poisoned((rows, columns), np.int8), d, s, quantiser)
+
     def pack(self, fmt: str, raw: np.ndarray):
         """Weights from GGUF rows uint8 [rows, row_bytes] or [experts, rows, row_bytes]; ValueError where they do not fit `fmt`."""
         return self.native.Weights(fmt, np.ascontiguousarray(raw))
@@ -89,14 +91,14 @@ class Kernels:
     def quantise(self, name: str, x: np.ndarray) -> Blocks:
         """Rows f32 [n, K] quantised by the quantiser called `name`."""
         x = _rows(x)
-        out = poison_blocks(*x.shape, name)
+        out = self._blocks(*x.shape, name)
         self.native.quantise(name, x, out.codes, out.d, out.s, threads=self.threads, isa=self.isa)
         return out
 
     def exp(self, x: np.ndarray) -> np.ndarray:
         """E(x) of the contracts, f32, any shape."""
         x = _rows(x)
-        out = poison_f32(x.size)
+        out = self.poisoned((x.size,), np.float32)
         self.native.exp_f32(x.reshape(-1), out, isa=self.isa)
         return out.reshape(x.shape)
 
@@ -125,8 +127,8 @@ class Kernels:
         v = _find("A1", variant)
         ids = np.ascontiguousarray(ids, np.int32)
         pairs = ids.size
-        h = poison_blocks(pairs, gate.rows, v.rules.store)
-        g, u = (poison_f32((pairs, gate.rows)), poison_f32((pairs, gate.rows))) if capture else (None, None)
+        h = self._blocks(pairs, gate.rows, v.rules.store)
+        g, u = (self.poisoned((pairs, gate.rows), np.float32) if capture else None for _ in range(2))
         if v.rules.operand == "mmq":
             rows, codes, scale = _rows(xl), None, None
         else:
@@ -142,7 +144,7 @@ class Kernels:
         """Stage A2: down projection of each pair and the weighted sum over a token's experts; route_weights f32 [n, k]."""
         v = _find("A2", variant)
         ids = np.ascontiguousarray(ids, np.int32)
-        y, yl = poison_f32((ids.size, down.rows)), poison_f32((ids.shape[0], down.rows))
+        y, yl = (self.poisoned((n, down.rows), np.float32) for n in (ids.size, ids.shape[0]))
         codes, d = np.ascontiguousarray(h.codes), np.ascontiguousarray(h.d)
         self.native.run_a2(
             v.entry(down.fmt), down, codes, d, ids, _rows(route_weights), y, yl, threads=self.threads, isa=self.isa
@@ -167,7 +169,7 @@ class Kernels:
 
     def _product(self, v: Variant, weights, x: np.ndarray) -> tuple[Blocks, np.ndarray]:
         x = _rows(x)
-        op, out = poison_blocks(*x.shape, v.rules.operand), poison_f32((x.shape[0], weights.rows))
+        op, out = self._blocks(*x.shape, v.rules.operand), self.poisoned((x.shape[0], weights.rows), np.float32)
         self.native.run_rows(v.entry(weights.fmt), weights, x, op.codes, op.d, op.s, out, threads=self.threads, isa=self.isa)
         return op, out
 

@@ -42,7 +42,7 @@ auto pointer(const Array& a, const std::string& what) {
           what + ": expected " + DType<T>::name + ", found another dtype of " + std::to_string(t.bits) + " bits");
     int64_t expected = 1;
     for (size_t i = a.ndim(); i-- > 0;) {
-        check(a.shape(i) < 2 || a.stride(i) == expected, what + ": expected a C-contiguous array");
+        check(a.size() == 0 || a.shape(i) < 2 || a.stride(i) == expected, what + ": expected a C-contiguous array");
         expected *= (int64_t)a.shape(i);
     }
     typedef std::conditional_t<std::is_same_v<Array, In>, const T, T> Element;

@@ -1,0 +1,68 @@
+"""The contract check catches a planted fault; the product module has none."""
+
+import numpy as np
+import pytest
+
+from edge0verify.variants import _kernels, _mutants
+from tests.variants.contract import GuardedKernels, VariantContract, expected, run
+from tests.variants.scenes import SHAPES, Shape, scene
+
+PER_STAGE = {"D": "Q8_0", "U": "Q8_0", "A1": "Q3_K", "A2": "IQ4_NL"}
+VARIANTS = ("ref", "mmvq", "mmq", "w11")
+TWO_BLOCKS = {**{s: Shape(17, 64, 64) for s in ("D", "U")}, "A1": Shape(18, 32, 768, 5, 3), "A2": Shape(18, 64, 64, 5, 3)}
+
+
+@pytest.fixture
+def plant():
+    yield _mutants.set_fault
+    _mutants.set_fault(None)
+
+
+def contract(stage, variant, isa=None):
+    c = VariantContract()
+    c.stage, c.variant, c.fmt = stage, variant, PER_STAGE[stage]
+    c.make_kernels = lambda threads=1: GuardedKernels(_mutants, isa=isa, threads=threads)
+    return c
+
+
+def exercised(fault, stage):
+    return fault != "flip-hmask-bit" or stage == "A1"
+
+
+@pytest.mark.parametrize("stage", PER_STAGE)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_without_a_fault_the_module_keeps_the_contract(stage, variant):
+    assert contract(stage, variant).differences(TWO_BLOCKS[stage]) == []
+
+
+@pytest.mark.parametrize("isa", _mutants.usable_isas())
+@pytest.mark.parametrize("stage", PER_STAGE)
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("fault", _mutants.faults())
+def test_a_planted_fault_is_caught(fault, stage, variant, isa, plant):
+    plant(fault)
+    found = contract(stage, variant, isa).differences(TWO_BLOCKS[stage])
+    assert bool(found) == exercised(fault, stage), found
+
+
+def test_a_skipped_tile_is_seen_as_unwritten(plant):
+    plant("skip-last-partial-tile")
+    found = contract("D", "w11").differences(TWO_BLOCKS["D"])
+    assert any("never written" in line for line in found), found
+
+
+def test_a_flipped_hmask_bit_touches_one_row_of_each_expert_and_of_gate_alone(plant):
+    key = ("A1", "mmvq", "Q3_K", SHAPES["A1"]["one past a tile"])
+    plant("flip-hmask-bit")
+    got, want = run(contract("A1", "mmvq").make_kernels(), *key[:3], scene(*key)), expected(*key)
+    assert set(np.argwhere(got["a-gate"] != want["a-gate"])[:, 1]) == {5}
+    assert (got["a-up"] == want["a-up"]).all()
+
+
+def test_an_unknown_fault_is_refused():
+    with pytest.raises(ValueError, match="no fault named nonsense"):
+        _mutants.set_fault("nonsense")
+
+
+def test_the_product_module_has_no_faults():
+    assert not hasattr(_kernels, "set_fault") and not hasattr(_kernels, "faults")
