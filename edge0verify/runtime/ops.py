@@ -1,4 +1,4 @@
-"""The portable kernels on a device: operands and outputs as device buffers, every output poisoned, every launch counted on the device."""
+"""The portable kernels on a device: operands and outputs are device buffers, outputs poisoned, launches counted on the device."""
 
 from __future__ import annotations
 

@@ -114,6 +114,19 @@ E0_DEV float fma32(float a, float b, float c) {
 #endif
 }
 
+// a / b, one rounding, subnormals included.  On AMD through float64: the quotient of two floats never lies so near a rounding boundary
+// that rounding it twice could differ (53 >= 2*24 + 2 bits), and the float32 sequence's scaling of tiny numerators, which emulators of
+// the instruction get wrong, is not needed then.  The empty asm keeps the compiler from narrowing it back.
+E0_DEV float divide(float a, float b) {
+#if defined(E0_AMD)
+    double x = (double)a;
+    __asm__("" : "+v"(x));
+    return (float)(x / (double)b);
+#else
+    return a / b;
+#endif
+}
+
 // f16 -> f32, exact; f32 -> f16, nearest even.  The CPU has no f16 type it can rely on, so it works on the bits.
 E0_DEV float half_to_float(u16 h) {
 #if defined(E0_NV)

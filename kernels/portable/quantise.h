@@ -37,7 +37,7 @@ E0_DEV float exp32(float x) { return exp_form<ExpOps>(x); }
 // H = f(f(g / f(1 + E(-g))) * u)
 E0_DEV float swiglu(float g, float u) {
     const float denominator = 1.0f + exp32(-g);
-    const float silu = g / denominator;
+    const float silu = divide(g, denominator);
     return silu * u;
 }
 
@@ -69,15 +69,15 @@ E0_DEV void store_block(float* v, i8* codes, u16* d16, float* d32, u16* s16) {
         float d = nan;
         i8 code = 0;
         if (finite && mmq) {
-            const float r = 127.0f / amax;
+            const float r = divide(127.0f, amax);
             if (bits(r) == 0x7f800000u) d = 0.0f;        // amax = 0, or so small that the reciprocal is infinite
             else {
-                d = 1.0f / r;
+                d = divide(1.0f, r);
                 code = round_half_away(x * r);
             }
         } else if (finite) {
-            d = amax / 127.0f;
-            if (d != 0.0f) code = round_half_away(x / d);
+            d = divide(amax, 127.0f);
+            if (d != 0.0f) code = round_half_away(divide(x, d));
         }
         codes[l] = code;
         if (l == 0) {

@@ -1,0 +1,215 @@
+// Row products for NVIDIA, the `mmvq` contract and its bits, from weights in row form (pack.h): every weight load is 16 bytes a lane and
+// contiguous across the warp, several of them in flight before the first use; the activation row is staged once a block.
+#pragma once
+#include "port/port.h"
+#include "portable/blocks.h"
+
+namespace e0c {
+using namespace e0p;
+
+struct Words4 { u32 v[4]; };
+E0_DEV Words4 load_once16(const void* p) {   // read once: no room taken in L1
+    Words4 r;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.v[0]), "=r"(r.v[1]), "=r"(r.v[2]), "=r"(r.v[3]) : "l"(p));
+    return r;
+}
+E0_DEV u32 load_once2(const void* p) {
+    u16 r;
+    asm volatile("ld.global.nc.L1::no_allocate.u16 %0, [%1];" : "=h"(r) : "l"(p));
+    return r;
+}
+struct Words2 { u32 v[2]; };
+E0_DEV Words2 load_once8(const void* p) {
+    Words2 r;
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(r.v[0]), "=r"(r.v[1]) : "l"(p));
+    return r;
+}
+// Eight IQ4_NL codes of one word: low nibbles in out[0], high ones in out[1].
+E0_DEV void iq4_pair(u32 q, u32* out) {
+    const u32 index = q & 0x77777777u, pick = 0x32103210u | ((q & 0x88888888u) >> 1);
+    u32 v[2];
+    E0_UNROLL
+    for (int h = 0; h < 2; ++h) {
+        const u32 a = __byte_perm(E0_IQ4_T0, E0_IQ4_T1, index >> (16 * h)), b = __byte_perm(E0_IQ4_T2, E0_IQ4_T3, index >> (16 * h));
+        v[h] = __byte_perm(a, b, pick >> (16 * h));
+    }
+    out[0] = __byte_perm(v[0], v[1], 0x6420);
+    out[1] = __byte_perm(v[0], v[1], 0x7531);
+}
+
+#ifndef E0_ROW_UNROLL
+#define E0_ROW_UNROLL 4
+#endif
+#ifndef E0_ROW_WARPS
+#define E0_ROW_WARPS 8
+#endif
+
+// codes [rows][np/32][parts][32][16], scales f16 [rows][np].  The block's activation row lies in shared memory as [b/32][part][b%32][16].
+// Grid: ceil(M / warps) * N blocks, rows fastest.  Dynamic shared memory: np * 36 bytes.
+template <int parts>
+E0_DEV void rows_cuda(const u8* w, const u16* scales, const i8* codes, const u16* d, const i32* ids, int div, float* out, int M, int N, int K, u32* counter) {
+    count_launch(counter);
+    extern __shared__ __attribute__((aligned(16))) u8 row_memory[];
+    const int nb = K / 32, np = (nb + 31) & ~31, chunks = np / 32, tiles = (M + E0_ROW_WARPS - 1) / E0_ROW_WARPS;
+    const int n = E0_BLOCK / tiles, row = (E0_BLOCK % tiles) * E0_ROW_WARPS + (E0_TID >> 5), lane = E0_TID & 31;
+    float* da = (float*)(row_memory + (i64)np * 32);
+    const i64 act = n / div;
+    const bool in = row < M;
+    const i64 r = (i64)(ids ? ids[n] : 0) * M + (in ? row : 0);
+    const u8* wr = w + r * np * (16 * parts) + lane * 16;
+    const u16* sr = scales + r * np + lane;
+
+    Words4 q[E0_ROW_UNROLL][parts];
+    u32 sc[E0_ROW_UNROLL];
+    E0_UNROLL
+    for (int u = 0; u < E0_ROW_UNROLL; ++u)
+        if (u < chunks) {
+            E0_UNROLL
+            for (int p = 0; p < parts; ++p) q[u][p] = load_once16(wr + (u * parts + p) * 512);
+            sc[u] = load_once2(sr + 32 * u);
+        }
+    for (int i = E0_TID; i < nb * 2; i += E0_ROW_WARPS * 32) {
+        const int b = i >> 1, p = i & 1;
+        *(uint4*)(row_memory + (((b >> 5) * 2 + p) * 32 + (b & 31)) * 16) = *(const uint4*)(codes + act * K + i * 16);
+    }
+    for (int b = E0_TID; b < nb; b += E0_ROW_WARPS * 32) da[b] = half_to_float(d[act * nb + b]);
+    __syncthreads();
+    float s = 0.0f;
+    for (int c0 = 0; c0 < chunks; c0 += E0_ROW_UNROLL) {
+        E0_UNROLL
+        for (int u = 0; u < E0_ROW_UNROLL; ++u) {
+            const int c = c0 + u;
+            if (c < chunks) {
+                const uint4 a0 = *(const uint4*)(row_memory + ((c * 2 + 0) * 32 + lane) * 16);
+                const uint4 a1 = *(const uint4*)(row_memory + ((c * 2 + 1) * 32 + lane) * 16);
+                const u32 a[8] = {a0.x, a0.y, a0.z, a0.w, a1.x, a1.y, a1.z, a1.w};
+                i32 dot = 0;
+                E0_UNROLL
+                for (int i = 0; i < 4; ++i) {
+                    if (parts == 2) {
+                        dot = dot4(q[u][0].v[i], a[i], dot);
+                        dot = dot4(q[u][parts - 1].v[i], a[4 + i], dot);
+                    } else {
+                        u32 pair[2];
+                        iq4_pair(q[u][0].v[i], pair);
+                        dot = dot4(pair[0], a[i], dot);
+                        dot = dot4(pair[1], a[4 + i], dot);
+                    }
+                }
+                const float scale = half_to_float((u16)sc[u]);
+                if (c + E0_ROW_UNROLL < chunks) {
+                    E0_UNROLL
+                    for (int p = 0; p < parts; ++p) q[u][p] = load_once16(wr + ((c + E0_ROW_UNROLL) * parts + p) * 512);
+                    sc[u] = load_once2(sr + 32 * (c + E0_ROW_UNROLL));
+                }
+                if (32 * c + lane < nb) s = __fmaf_rn(__fmul_rn(scale, da[32 * c + lane]), (float)dot, s);
+            }
+        }
+    }
+    lanes_sum<16>(&s);
+    if (lane == 0 && in) out[(i64)n * M + row] = s;
+}
+
+// Q3_K: two rows a warp, 16 lanes each.  Shared: activation words [super block][lane][plane] (256 bytes), then da f32 [super block][8].
+E0_DEV void rows_cuda_q3_k(const u32* qs, const u32* high, const u32* sub, const u16* d3, const i8* codes, const u16* d, const i32* ids, int div,
+                           float* out, int M, int N, int K, u32* counter) {
+    count_launch(counter);
+    extern __shared__ __attribute__((aligned(16))) u8 row_memory[];
+    const int ns = K / 256, n4 = (ns + 3) / 4, tiles = (M + 2 * E0_ROW_WARPS - 1) / (2 * E0_ROW_WARPS);
+    const int n = E0_BLOCK / tiles, lane = E0_TID & 15, half = lane >> 3, g = lane & 7;
+    const int row = (E0_BLOCK % tiles) * 2 * E0_ROW_WARPS + (E0_TID >> 4);
+    const i64 act = n / div;
+    const bool in = row < M;
+    const i64 r = (i64)(ids ? ids[n] : 0) * M + (in ? row : 0);
+    float* da = (float*)(row_memory + (i64)ns * 256);
+    const u32* q_at = qs + (r * n4 * 16 + lane) * 4;
+    const u32* h_at = high + (r * n4 * 16 + lane) * 2;
+    const u32* s_at = sub + (r * n4 * 4 + 2 * half + (g >> 2)) * 4;
+    const u16* d_at = d3 + r * n4 * 4;
+    const int ahead = 2;
+    Words4 q[ahead], sc[ahead];
+    Words2 hi[ahead], dd[ahead];
+    E0_UNROLL
+    for (int u = 0; u < ahead; ++u)
+        if (u < n4) {
+            q[u] = load_once16(q_at + u * 64);
+            hi[u] = load_once8(h_at + u * 32);
+            sc[u] = load_once16(s_at + u * 16);
+            dd[u] = load_once8(d_at + u * 4);
+        }
+    for (int i = E0_TID; i < ns * 64; i += E0_ROW_WARPS * 32) {
+        const int sb = i >> 6, word = i & 63, hf = word >> 5, p = (word >> 3) & 3, gg = word & 7;
+        *(u32*)(row_memory + sb * 256 + ((hf * 8 + gg) * 4 + p) * 4) = *(const u32*)(codes + act * K + i * 4);
+    }
+    for (int b = E0_TID; b < ns * 8; b += E0_ROW_WARPS * 32) da[b] = half_to_float(d[act * ns * 8 + b]);
+    __syncthreads();
+    float acc = 0.0f;
+    for (int f0 = 0; f0 < n4; f0 += ahead) {
+        E0_UNROLL
+        for (int u = 0; u < ahead; ++u) {
+            const int f = f0 + u;
+            if (f < n4) {
+                E0_UNROLL
+                for (int j = 0; j < 4; ++j) {
+                    const int sb = 4 * f + j;
+                    if (sb < ns) {
+                        const uint4 a4 = *(const uint4*)(row_memory + sb * 256 + lane * 16);
+                        const float4 da4 = *(const float4*)(da + sb * 8 + half * 4);
+                        const u32 a[4] = {a4.x, a4.y, a4.z, a4.w};
+                        const float db[4] = {da4.x, da4.y, da4.z, da4.w};
+                        float s = 0.0f;
+                        E0_UNROLL
+                        for (int p = 0; p < 4; ++p) {
+                            const u32 missing = (hi[u].v[j >> 1] >> (4 * (j & 1) + p)) & 0x01010101u;
+                            const u32 code = ((q[u].v[j] >> (2 * p)) & 0x03030303u) | (missing * 0xfcu);   // low bits - 4 where missing
+                            const i32 c = dot4(code, a[p], 0) * (i32)(i8)(sc[u].v[j] >> (8 * p));
+                            s = __fmaf_rn(db[p], (float)c, s);
+                        }
+                        acc = __fmaf_rn(half_to_float((u16)(dd[u].v[j >> 1] >> (16 * (j & 1)))), s, acc);
+                    }
+                }
+                if (f + ahead < n4) {
+                    q[u] = load_once16(q_at + (f + ahead) * 64);
+                    hi[u] = load_once8(h_at + (f + ahead) * 32);
+                    sc[u] = load_once16(s_at + (f + ahead) * 16);
+                    dd[u] = load_once8(d_at + (f + ahead) * 4);
+                }
+            }
+        }
+    }
+    lanes_sum<8>(&acc);
+    if (lane == 0 && in) out[(i64)n * M + row] = acc;
+}
+
+}  // namespace e0c
+
+#define E0_CUDA_ROW_ARGS                                                                                                              \
+    const e0p::i8 *codes, const e0p::u16 *d, const e0p::i32 *ids, int div, float *out, int M, int N, int K, e0p::u32 *counter
+#define E0_CUDA_ROW_PASS codes, d, ids, div, out, M, N, K, counter
+E0_KERNEL(E0_ROW_WARPS * 32) e0_row_mmvq_q8_0(const e0p::u8* w, const e0p::u16* scales, E0_CUDA_ROW_ARGS) {
+    e0c::rows_cuda<2>(w, scales, E0_CUDA_ROW_PASS);
+}
+E0_KERNEL(E0_ROW_WARPS * 32) e0_row_mmvq_iq4_nl(const e0p::u8* w, const e0p::u16* scales, E0_CUDA_ROW_ARGS) {
+    e0c::rows_cuda<1>(w, scales, E0_CUDA_ROW_PASS);
+}
+E0_KERNEL(E0_ROW_WARPS * 32) e0_row_mmvq_q3_k(const e0p::u32* qs, const e0p::u32* high, const e0p::u32* sub, const e0p::u16* d3, E0_CUDA_ROW_ARGS) {
+    e0c::rows_cuda_q3_k(qs, high, sub, d3, E0_CUDA_ROW_PASS);
+}
+// Reads nbytes (a multiple of 16) and writes one word a block that never comes to be: the bandwidth a kernel can have.
+extern "C" __global__ void __launch_bounds__(512) e0_read_only(const uint4* p, e0p::i64 words, e0p::u32* out) {
+    e0p::u32 x = 0;
+    const e0p::i64 step = (e0p::i64)gridDim.x * 512;
+    e0p::i64 i = (e0p::i64)blockIdx.x * 512 + threadIdx.x;
+    for (; i + 3 * step < words; i += 4 * step) {
+        e0c::Words4 v[4];
+#pragma unroll
+        for (int u = 0; u < 4; ++u) v[u] = e0c::load_once16(p + i + u * step);
+#pragma unroll
+        for (int u = 0; u < 4; ++u) x ^= v[u].v[0] ^ v[u].v[1] ^ v[u].v[2] ^ v[u].v[3];
+    }
+    for (; i < words; i += step) {
+        const e0c::Words4 v = e0c::load_once16(p + i);
+        x ^= v.v[0] ^ v.v[1] ^ v.v[2] ^ v.v[3];
+    }
+    if (x == 0x12345678u) out[blockIdx.x] = x;
+}
