@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,7 +60,8 @@ class Dump:
         self._file = _open(self.path)
         try:
             self.manifest = _manifest(self.path, self._file)
-            self.arrays = {info.path: info for info in _collect(self.path, self._file)}
+            with _hdf5(f"{self.path}: damaged"):
+                self.arrays = {info.path: info for info in _collect(self.path, self._file)}
             self._check_shapes()
         except BaseException:
             self.close()
@@ -154,6 +156,12 @@ class Dump:
         for at in range(0, total, step):
             yield at, self.read(layer, tensor, slice(at, at + step))
 
+    def read_path(self, path: str, rows: slice = slice(None)) -> np.ndarray:
+        """Rows of one stored array by its path in the file, e.g. 'layers/000/d-xlq/codes' or 'rows'."""
+        if path not in self.arrays:
+            raise InputError(f"{self.path}: {path}: expected in the dump, found no such array")
+        return self._read_array(self.arrays[path], rows)
+
     def sketch(self, layer: int | str, tensor: str, part: str | None = None) -> Sketch:
         """The stored sketch of an array. InputError in a dump of another level."""
         info = self._info(layer, tensor, part)
@@ -211,21 +219,17 @@ class Dump:
             raise InputError(f"{self.path}: {info.path}: expected whole rows, found a dump of level {self.level}")
         if self._verify:
             self._check_hash(info)
-        try:
+        with _hdf5(f"{self.path}: {info.path}: cannot be read"):
             return self._file[info.path][rows]
-        except (OSError, RuntimeError) as wrong:
-            raise InputError(f"{self.path}: {info.path}: cannot be read: {_line(wrong)}") from None
 
     def _check_hash(self, info: ArrayInfo) -> None:
         if info.path in self._verified:
             return
         found = hashlib.sha256()
         step = max(1, PIECE_BYTES // max(1, info.nbytes // max(1, info.shape[0])))
-        try:
+        with _hdf5(f"{self.path}: {info.path}: cannot be read"):
             for at in range(0, info.shape[0], step):
                 found.update(np.ascontiguousarray(self._file[info.path][at : at + step]))
-        except (OSError, RuntimeError) as wrong:
-            raise InputError(f"{self.path}: {info.path}: cannot be read: {_line(wrong)}") from None
         if found.hexdigest() != info.sha256:
             raise InputError(
                 f"{self.path}: {info.path}: damaged: expected sha256 {info.sha256[:16]}, found {found.hexdigest()[:16]}"
@@ -272,18 +276,13 @@ def _open(path: Path) -> h5py.File:
         raise InputError(f"{path}: unfinished: the run that wrote it was stopped")
     if not path.is_file():
         raise InputError(f"{path}: expected a dump, found no such file")
-    try:
+    with _hdf5(f"{path}: expected an HDF5 file, found one that is truncated, damaged or of another kind"):
         return h5py.File(path, "r", rdcc_nbytes=0)             # rows are read in order, once: a chunk cache would only copy them
-    except (OSError, RuntimeError) as wrong:
-        found = f"one that is truncated, damaged or of another kind ({_line(wrong)})"
-        raise InputError(f"{path}: expected an HDF5 file, found {found}") from None
 
 
 def _manifest(path: Path, file: h5py.File) -> Manifest:
-    try:
+    with _hdf5(f"{path}: manifest: cannot be read"):
         text = file.attrs.get("manifest")
-    except (OSError, RuntimeError) as wrong:
-        raise InputError(f"{path}: manifest: cannot be read: {_line(wrong)}") from None
     if text is None:
         raise InputError(f"{path}: expected the attribute manifest ({SCHEMA}), found none: not a dump, or an unfinished one")
     if not isinstance(text, (str, bytes)):
@@ -293,18 +292,15 @@ def _manifest(path: Path, file: h5py.File) -> Manifest:
 
 def _collect(path: Path, file: h5py.File) -> list[ArrayInfo]:
     found: list[ArrayInfo] = []
-    try:
-        if "rows" in file:
-            found.append(_describe(path, file["rows"], None, "rows", None))
-        groups = [(levels.layer_name(name), group) for name, group in file.get("layers", {}).items()]
-        for layer, group in [*groups, *([("head", file["head"])] if "head" in file else [])]:
-            for tensor, item in group.items():
-                if isinstance(item, h5py.Group) and "sha256" not in item.attrs:
-                    found += [_describe(path, item[part], layer, tensor, part) for part in item]
-                else:
-                    found.append(_describe(path, item, layer, tensor, None))
-    except (OSError, RuntimeError, KeyError, AttributeError) as wrong:
-        raise InputError(f"{path}: damaged: {_line(wrong)}") from None
+    if "rows" in file:
+        found.append(_describe(path, file["rows"], None, "rows", None))
+    groups = [(levels.layer_name(name), group) for name, group in file.get("layers", {}).items()]
+    for layer, group in [*groups, *([("head", file["head"])] if "head" in file else [])]:
+        for tensor, item in group.items():
+            if isinstance(item, h5py.Group) and "sha256" not in item.attrs:
+                found += [_describe(path, item[part], layer, tensor, part) for part in item]
+            else:
+                found.append(_describe(path, item, layer, tensor, None))
     return found
 
 
@@ -340,5 +336,12 @@ def _text(value) -> str:
     return value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _line(wrong: BaseException) -> str:
-    return " ".join(str(wrong).split())[:160]
+@contextmanager
+def _hdf5(saying: str):
+    """Whatever HDF5 and h5py raise on a damaged file, as one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError) as wrong:
+        raise InputError(f"{saying}: {' '.join(str(wrong).split())[:160]}") from None

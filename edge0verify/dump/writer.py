@@ -163,7 +163,7 @@ class DumpWriter:
         manifest = replace(manifest or self.manifest, signature=self.signature(), level=self.level)
         try:
             with self._disk("closing it"):
-                for name, stream in self._streams.items():
+                for stream in self._streams.values():
                     stream.close()
                 for name, quantiser in self._quantisers.items():
                     self._file[name].attrs["quantiser"] = np.bytes_(quantiser)
