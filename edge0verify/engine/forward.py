@@ -27,7 +27,7 @@ class Engine:
     quantisation.  threads: default all processors.  chunk: tokens that go through all layers together; no result depends on it.
     kernels_for(layer, stage): other kernels for one layer's stage ('D', 'A1', 'A2', 'U', 'linear'), or None.
 
-    Everything but the four stages is the same for every variant; see kernels/README.md for the order of operations.
+    Everything but the four stages is the same for every variant; see kernels/engine/README.md for the order of operations.
     """
 
     def __init__(
