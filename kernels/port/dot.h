@@ -96,40 +96,87 @@ E0_INLINE float load_half(uint16_t h) {
 #endif
 }
 
-// Rows rows[0..15] of quantised activations (a null row is a zero row) to nb blocks of sixteen tokens.
+// Scales and starting values of sixteen tokens; sums[g][t] is the sum of the activations of group g.
+template <int NC, int Bias>
+E0_INLINE void finish_block(ActBlock<NC>& o, const Codes& a, const int64_t* rows, int count, int64_t nb, int64_t b, const vi* sums) {
+    for (int t = 0; t < 16; ++t) {
+        float d = 0.0f;
+        if (t < count) d = a.d32 ? a.d32[rows[t] * nb + b] : load_half(a.d16[rows[t] * nb + b]);
+        o.d[t] = d;
+    }
+    for (int c = 0; c < NC; ++c) {
+        vi s = sums[c * (8 / NC)];
+        for (int g = 1; g < 8 / NC; ++g) s = viadd(s, sums[c * (8 / NC) + g]);
+        vi scaled = Bias == 128 ? vsll<7>(s) : vsll<2>(s);
+        vistore(o.c[c], visub(viset(0), scaled));
+    }
+}
+
+#if defined(__AVX512VNNI__)
+// 16 x 16 dwords: r[t] lane g becomes r[g] lane t
+E0_INLINE void transpose(__m512i* r) {
+    __m512i t[16];
+    for (int i = 0; i < 16; i += 4) {
+        const __m512i a = _mm512_unpacklo_epi32(r[i], r[i + 1]), b = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+        const __m512i c = _mm512_unpacklo_epi32(r[i + 2], r[i + 3]), d = _mm512_unpackhi_epi32(r[i + 2], r[i + 3]);
+        t[i] = _mm512_unpacklo_epi64(a, c);
+        t[i + 1] = _mm512_unpackhi_epi64(a, c);
+        t[i + 2] = _mm512_unpacklo_epi64(b, d);
+        t[i + 3] = _mm512_unpackhi_epi64(b, d);
+    }
+    for (int j = 0; j < 4; ++j) {
+        const __m512i a = _mm512_shuffle_i32x4(t[j], t[j + 4], 0x88), b = _mm512_shuffle_i32x4(t[j], t[j + 4], 0xdd);
+        const __m512i c = _mm512_shuffle_i32x4(t[j + 8], t[j + 12], 0x88), d = _mm512_shuffle_i32x4(t[j + 8], t[j + 12], 0xdd);
+        r[j] = _mm512_shuffle_i32x4(a, c, 0x88);
+        r[j + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
+        r[j + 8] = _mm512_shuffle_i32x4(a, c, 0xdd);
+        r[j + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
+    }
+}
+#endif
+
+// Rows rows[0..count) of quantised activations to k / 32 blocks of sixteen tokens; tokens from `count` on are zero.
 // Bias: what the weight bytes carry on top of their factor (128, or 4 for unfolded Q3_K codes).
 template <int NC, int Bias>
 static void pack_tokens(ActBlock<NC>* out, const Codes& a, const int64_t* rows, int count, int64_t k) {
     const int64_t nb = k / 32;
-    for (int t = 0; t < 16; ++t) {
-        const int8_t* codes = t < count ? a.codes + rows[t] * k : nullptr;
-        for (int64_t b = 0; b < nb; ++b) {
-            ActBlock<NC>& o = out[b];
-            float d = 0.0f;
-            int32_t sums[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-            if (codes) {
-                d = a.d32 ? a.d32[rows[t] * nb + b] : load_half(a.d16[rows[t] * nb + b]);
-                const int8_t* p = codes + 32 * b;
-                for (int g = 0; g < 8; ++g) {
-                    sums[g] = p[4 * g] + p[4 * g + 1] + p[4 * g + 2] + p[4 * g + 3];
-                    if (kDwords == 1) {
-                        std::memcpy(&o.q[g][t], p + 4 * g, 4);
-                    } else {
-                        int16_t pair[4] = {p[4 * g], p[4 * g + 2], p[4 * g + 1], p[4 * g + 3]};
-                        std::memcpy(&o.q[g][t * kDwords], pair, 8);
-                    }
-                }
-            } else {
-                for (int g = 0; g < 8; ++g) std::memset(&o.q[g][t * kDwords], 0, 4 * kDwords);
+#if defined(__AVX512VNNI__)
+    for (int64_t b = 0; b < nb; b += 2) {
+        const int blocks = nb - b < 2 ? 1 : 2;
+        const __mmask16 mask = blocks == 2 ? 0xffff : 0x00ff;
+        __m512i r[16];
+        for (int t = 0; t < 16; ++t)
+            r[t] = t < count ? _mm512_maskz_loadu_epi32(mask, a.codes + rows[t] * k + 32 * b) : _mm512_setzero_si512();
+        transpose(r);
+        for (int i = 0; i < blocks; ++i) {
+            vi sums[8];
+            for (int g = 0; g < 8; ++g) {
+                _mm512_storeu_si512(out[b + i].q[g], r[8 * i + g]);
+                sums[g].r = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), r[8 * i + g]);
             }
-            o.d[t] = d;
-            for (int c = 0; c < NC; ++c) {
-                int32_t s = 0;
-                for (int g = 0; g < 8 / NC; ++g) s += sums[c * (8 / NC) + g];
-                o.c[c][t] = -Bias * s;
-            }
+            finish_block<NC, Bias>(out[b + i], a, rows, count, nb, b + i, sums);
         }
     }
+#else
+    for (int64_t b = 0; b < nb; ++b) {
+        int32_t sum[8][16] = {};
+        for (int t = 0; t < 16; ++t) {
+            const int8_t* p = t < count ? a.codes + rows[t] * k + 32 * b : nullptr;
+            for (int g = 0; g < 8; ++g) {
+                int16_t pair[4] = {0, 0, 0, 0};
+                if (p) {
+                    const int8_t* v = p + 4 * g;
+                    sum[g][t] = v[0] + v[1] + v[2] + v[3];
+                    pair[0] = v[0], pair[1] = v[2], pair[2] = v[1], pair[3] = v[3];
+                }
+                std::memcpy(&out[b].q[g][t * kDwords], pair, 8);
+            }
+        }
+        vi sums[8];
+        for (int g = 0; g < 8; ++g) sums[g] = viload(sum[g]);
+        finish_block<NC, Bias>(out[b], a, rows, count, nb, b, sums);
+    }
+#endif
 }
 
 // ---- sums over a butterfly -------------------------------------------------------------------------------------------------
