@@ -40,8 +40,8 @@ def read_arrays(path: str | Path) -> dict[str, np.ndarray]:
             return {name: _plain(loaded[name], f"{path}: {name}") for name in loaded.files}
     except InputError:
         raise
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as wrong:
-        if "pickle" in str(wrong).lower():
+    except (OSError, ValueError, TypeError, EOFError, KeyError, zipfile.BadZipFile) as wrong:
+        if any(word in str(wrong).lower() for word in ("pickle", "python objects")):
             raise InputError(f"{path}: holds objects that need unpickling, which is never done; expected plain arrays") from None
         raise InputError(f"{path}: damaged or truncated: {wrong}") from None
 
