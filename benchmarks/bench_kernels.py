@@ -61,9 +61,10 @@ class Ggml:
             getattr(self.cpu, quantise)(row.ctypes.data_as(ctypes.c_void_p), out.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(k))
         result = np.empty((len(x), len(raw)), np.float32)
         pointer = ctypes.cast(getattr(self.cpu, name), ctypes.c_void_p)
-        args = (pointer, k, raw.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(raw.shape[1]), len(raw),
-                acts.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(acts.shape[1]), len(x), result.ctypes.data_as(ctypes.c_void_p))
-        return lambda: self.loop(*args)
+        w, a, out = (array.ctypes.data_as(ctypes.c_void_p) for array in (raw, acts, result))
+        row_bytes, act_bytes = (ctypes.c_size_t(array.shape[1]) for array in (raw, acts))
+        keep = (raw, acts, result)                       # the pointers do not
+        return lambda: (self.loop(pointer, k, w, row_bytes, len(raw), a, act_bytes, len(x), out), keep)
 
 
 @dataclass
@@ -112,7 +113,8 @@ def stage_runs(kernels: Kernels, stage: str, fmt: str, raw: np.ndarray, k: int, 
     route = rng.random((tokens, slots)).astype(np.float32)
     h = rng.standard_normal((pairs, k)).astype(np.float32)
     blocks = {q: kernels.quantise(q, h) for q in ("mmvq", "mmq")}
-    return {v: lambda v=v: kernels.a2(v, w, blocks["mmq" if v == "mmq" else "mmvq"], ids, route) for v in names}, pairs * rows * k, h
+    runs = {v: lambda v=v: kernels.a2(v, w, blocks["mmq" if v == "mmq" else "mmvq"], ids, route) for v in names}
+    return runs, pairs * rows * k, h
 
 
 def measure(model, kernels: Kernels, ggml: Ggml | None, tokens: int, repeat: int) -> list[Line]:
@@ -166,9 +168,11 @@ def main() -> None:
         ratio = n.ours / n.ggml if n.ggml else None
         aim = TARGET.get(n.variant)
         met = "" if ratio is None or aim is None else f"{aim:.1f} {'met' if ratio >= aim else 'MISSED'}"
-        rows.append((n.shape, n.stage, n.variant, n.fmt, f"{n.ours:.1f}", f"{n.ggml:.1f}" if n.ggml else "-", f"{ratio:.2f}" if ratio else "-", met))
+        theirs = (f"{n.ggml:.1f}", f"{ratio:.2f}") if n.ggml else ("-", "-")
+        rows.append((n.shape, n.stage, n.variant, n.fmt, f"{n.ours:.1f}", *theirs, met))
     print(f"{processor()}, one core, {kernels.isa}, {options.tokens} tokens, least of {options.repeat}")
-    print(tabulate(rows, ("experts x rows x K", "stage", "variant", "format", "GMAC/s", "ggml", "ratio", "target"), disable_numparse=True))
+    headers = ("experts x rows x K", "stage", "variant", "format", "GMAC/s", "ggml", "ratio", "target")
+    print(tabulate(rows, headers, disable_numparse=True))
     for name, rate in packing(kernels, options.tokens, options.repeat):
         print(f"quantiser {name}: {rate:.2f} G values/s (included above)")
     if options.json:
