@@ -18,6 +18,8 @@ from edge0verify.records.errors import InputError
 COMMANDS = {
     "compare": "compare two variants, or two dumps, layer by layer",
     "list": "list variants, devices, prompts",
+    "gate": "keep verdicts per commit and machine, ask whether a head is good",
+    "bench": "benchmarks: A against B in rotated rounds",
 }
 
 
