@@ -114,6 +114,13 @@ class Dump:
         """i32 [tokens, 3] (pass, position, accepted), or None in a dump without keys. InputError for duplicates."""
         return self._keys("rows", 2)
 
+    def token_keys(self, layer: int | str) -> np.ndarray | None:
+        """i32 [tokens, 3] of a layer's token rows: `rows`, or for the drafter layer, which reads other rows, those of its `pairs`."""
+        if layer != "mtp":
+            return self.rows()
+        pairs = self.pairs(layer)
+        return None if pairs is None else np.ascontiguousarray(pairs[pairs[:, 2] == 0][:, [0, 1, 4]])
+
     def pairs(self, layer: int | str) -> np.ndarray | None:
         """i32 [pairs, 5] (pass, position, slot, expert, accepted) of a layer, or None. InputError for duplicates."""
         return self._keys(f"{levels.layer_path(layer)}/pairs", 3)
@@ -123,7 +130,7 @@ class Dump:
         spec = levels.find(tensor)
         if spec is None or spec.rows == "run":
             return None
-        return self.pairs(layer) if spec.rows == "pairs" else self.rows()
+        return self.pairs(layer) if spec.rows == "pairs" else self.token_keys(layer)
 
     def _keys(self, path: str, unique: int) -> np.ndarray | None:
         info = self.arrays.get(path)
@@ -248,6 +255,8 @@ class Dump:
                 self._check_blocks(info)
             spec = levels.find(info.tensor)
             keys = None if spec is None else {"tokens": "rows", "pairs": f"{levels.layer_path(info.layer)}/pairs"}.get(spec.rows)
+            if keys == "rows" and info.layer == "mtp":                    # the drafter layer's token rows are keyed by its pairs
+                continue
             count = self.arrays[keys].shape[0] if keys in self.arrays else None
             if count is not None and info.shape[0] not in (0, count):
                 raise InputError(f"{self.path}: {info.path}: expected {count} rows as in {keys}, found {info.shape[0]}")
