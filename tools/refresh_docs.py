@@ -3,8 +3,8 @@
 
   tools/refresh_docs.py [FILE ...]
 
-Outputs that hold a wildcard (`...`) are left as they are: they were shortened by hand. Run it from the virtual environment, then read
-the diff: a change in a number is a change in the product.
+Outputs that hold a wildcard (`...`) are left as they are: they were shortened by hand. Run it from the virtual environment, then
+read the diff: a change in a number is a change in the product.
 """
 
 import os
@@ -22,8 +22,13 @@ def run(command: str, where: Path) -> str:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     folder = ROOT if command.startswith("make") else where
     done = subprocess.run(
-        command.split(" # exit ")[0], shell=True, executable="/bin/bash", cwd=folder, env={**os.environ, "PATH": path, "COLUMNS": "132"},
-        capture_output=True, text=True,
+        command.split(" # exit ")[0],
+        shell=True,
+        executable="/bin/bash",
+        cwd=folder,
+        env={**os.environ, "PATH": path, "COLUMNS": "132"},
+        capture_output=True,
+        text=True,
     )
     return "\n".join(line.rstrip() for line in (done.stdout + done.stderr).rstrip("\n").split("\n"))
 

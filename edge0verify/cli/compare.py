@@ -9,13 +9,17 @@ from edge0verify.cli.progress import progress_bar
 
 
 @click.command()
-@click.option("--stage", type=click.Choice(options.STAGES), required=True, help="D (latent row), A (experts) or U (back to hidden width).")
+@click.option(
+    "--stage", type=click.Choice(options.STAGES), required=True, help="D (latent row), A (experts) or U (back to hidden width)."
+)
 @click.option("--a", "variant_a", required=True, metavar="VARIANT", help="One variant: ref, mmvq, mmq, w11 or an alias.")
 @click.option("--b", "variant_b", required=True, metavar="VARIANT", help="The other.")
 @options.model_options
 @options.prompt_options()
 @click.option("--layer", metavar="N[-M][,N]", help="Judge only these layers.")
-@click.option("--cascade", is_flag=True, help="Also run the whole model with a and with b and set the top-8 of the four prompts side by side.")
+@click.option(
+    "--cascade", is_flag=True, help="Also run the whole model with a and with b and set the top-8 of the four prompts side by side."
+)
 @options.threads_option
 @options.json_option
 def command(stage, variant_a, variant_b, model, projection, prompt, prompt_file, rows, layer, cascade, threads, json_to) -> int:

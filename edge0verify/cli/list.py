@@ -30,7 +30,10 @@ def variants(as_json: bool) -> None:
     from edge0verify.variants.registry import VARIANTS
 
     if as_json:
-        rows = [dict(stage=v.stage, name=v.name, aliases=list(v.aliases), formats=list(v.formats), contract=v.contract, symbol=v.symbol) for v in VARIANTS]
+        rows = [
+            dict(stage=v.stage, name=v.name, aliases=list(v.aliases), formats=list(v.formats), contract=v.contract, symbol=v.symbol)
+            for v in VARIANTS
+        ]
         click.echo(json.dumps(rows, indent=1))
     else:
         click.echo(variants_text(VARIANTS))

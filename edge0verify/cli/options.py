@@ -15,8 +15,14 @@ STAGES = ("D", "A", "U")
 
 def model_options(command):
     """-m/--model and --projection."""
-    command = click.option("--projection", type=click.Path(path_type=Path), help="GGUF with latent_down and latent_up to lay over the model's own; q4_0 names the embedded one.")(command)
-    return click.option("-m", "--model", type=click.Path(path_type=Path), help="GGUF file or safetensors folder.  [default: the embedded model]")(command)
+    command = click.option(
+        "--projection",
+        type=click.Path(path_type=Path),
+        help="GGUF with latent_down and latent_up to lay over the model's own; q4_0 names the embedded one.",
+    )(command)
+    return click.option(
+        "-m", "--model", type=click.Path(path_type=Path), help="GGUF file or safetensors folder.  [default: the embedded model]"
+    )(command)
 
 
 def prompt_options(default: str = "long"):
@@ -24,18 +30,29 @@ def prompt_options(default: str = "long"):
 
     def add(command):
         command = click.option("--rows", metavar="A:B", help="Judge only the token positions A to B-1.")(command)
-        command = click.option("-f", "--file", "prompt_file", type=click.Path(path_type=Path), help="Take the prompt from a text file.")(command)
-        return click.option("--prompt", default=default, show_default=True, help="An embedded prompt: long, prose, questions, code, list.")(command)
+        command = click.option(
+            "-f", "--file", "prompt_file", type=click.Path(path_type=Path), help="Take the prompt from a text file."
+        )(command)
+        return click.option(
+            "--prompt", default=default, show_default=True, help="An embedded prompt: long, prose, questions, code, list."
+        )(command)
 
     return add
 
 
 def threads_option(command):
-    return click.option("--threads", type=click.IntRange(1, 1024), help="Threads; the results do not depend on it.  [default: all cores]")(command)
+    return click.option(
+        "--threads", type=click.IntRange(1, 1024), help="Threads; the results do not depend on it.  [default: all cores]"
+    )(command)
 
 
 def json_option(command):
-    return click.option("--json", "json_to", metavar="FILE|-", help="Write the verdict as JSON to a file, or to standard output instead of the table.")(command)
+    return click.option(
+        "--json",
+        "json_to",
+        metavar="FILE|-",
+        help="Write the verdict as JSON to a file, or to standard output instead of the table.",
+    )(command)
 
 
 def thread_count(threads: int | None) -> int:
@@ -89,6 +106,41 @@ def read_prompt(model, name: str, file: Path | None) -> tuple[str, np.ndarray]:
 
     text = models.prompt_file(file) if file is not None else models.prompt(name)
     return (str(file) if file is not None else name), models.encode(text)
+
+
+def read_variants(chosen: str | None, flags: str | None) -> tuple[dict[str, str | None], dict[str, str]]:
+    """(flags, variants per stage) from 'D=w11,A=mmq' or from engine flags; both empty where neither is given.
+
+    InputError where both are given, for a word that is no STAGE=VARIANT, an unknown or repeated stage, an unknown variant or flag.
+    """
+    from edge0verify.study.replay import PARTS
+    from edge0verify.variants.flags import read_flags, variants_of
+    from edge0verify.variants.registry import STAGES as ALL
+    from edge0verify.variants.registry import find
+
+    if flags is not None:
+        if chosen is not None:
+            raise InputError("--set and --flags: expected one of them, found both")
+        found = read_flags(flags)
+        return found, variants_of(found)
+    variants: dict[str, str] = {}
+    for word in (chosen or "").split(",") if chosen else ():
+        stage, equals, name = word.strip().partition("=")
+        if not equals or (stage not in PARTS and stage not in ALL):
+            raise InputError(f"--set {chosen}: expected STAGE=VARIANT with a stage D, A or U, found {word!r}")
+        for part in PARTS.get(stage, (stage,)):
+            if part in variants:
+                raise InputError(f"--set {chosen}: expected stage {part} once, found it twice")
+            variants[part] = find(part, name).name
+    return {}, variants
+
+
+def make_parent(path: Path) -> None:
+    """Create the folder that a file is to be written to; InputError where that cannot be done."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: expected a folder that can be written, found: {error.strerror}") from None
 
 
 def write_text(path: str, text: str) -> None:

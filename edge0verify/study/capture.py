@@ -91,4 +91,3 @@ def capture(
     position = np.arange(len(tokens), dtype=np.int32)[rows]
     keys = np.stack([np.zeros_like(position), position, np.ones_like(position)], axis=1)
     return StageInputs(stage, tokens, keys, tensors)
-

@@ -19,7 +19,9 @@ from edge0verify.variants.kernels import Kernels
 FOUR = ("prose", "questions", "code", "list")
 
 
-def end_to_end(model: models.Model, plan: dict[str, str], prompts=FOUR, *, threads: int = 1, kernels: Kernels | None = None) -> Tokens:
+def end_to_end(
+    model: models.Model, plan: dict[str, str], prompts=FOUR, *, threads: int = 1, kernels: Kernels | None = None
+) -> Tokens:
     """First generated token of each prompt: top-8 ids and log-probs, and the logits, with the variants of `plan` per stage part."""
     engine = Engine(model, kernels=kernels, variants=plan, threads=threads)
     steps = [engine.prefill(models.encode(models.prompt(name))) for name in prompts]

@@ -116,7 +116,13 @@ def _experts(scene: Scene) -> Iterator[Evidence]:
     for name in scene.variants:
         c = contract("A1", name)
         operands = (quantise("mmq", xl) if c.operand == "mmq" else xlq).take(token)
-        first.append((c, *oracles.get(("gate", c.operand), c, gate, operands, experts), *oracles.get(("up", c.operand), c, up, operands, experts)))
+        first.append(
+            (
+                c,
+                *oracles.get(("gate", c.operand), c, gate, operands, experts),
+                *oracles.get(("up", c.operand), c, up, operands, experts),
+            )
+        )
     true_gate = oracle.float_rows(gate, xl[token], experts=experts, threads=threads)
     true_up = oracle.float_rows(up, xl[token], experts=experts, threads=threads)
     for tensor, at, truth in (("a-gate", 1, true_gate), ("a-up", 3, true_up)):

@@ -131,15 +131,23 @@ def _add(total: dict[str, int], before: dict[str, int], after: dict[str, int]) -
             total[key] = total.get(key, 0) + moved
 
 
-
 def describe_model(model: Model) -> dict:
-    return {"name": model.config.name, "file": model.path.name, "sha256": model.sha256, "projection": model.projection and model.projection.name}
+    return {
+        "name": model.config.name,
+        "file": model.path.name,
+        "sha256": model.sha256,
+        "projection": model.projection and model.projection.name,
+    }
 
 
 def describe_prompt(name: str, tokens: np.ndarray) -> dict:
     import hashlib
 
-    return {"name": name, "tokens": len(tokens), "sha256": hashlib.sha256(np.ascontiguousarray(tokens, "<i4").tobytes()).hexdigest()}
+    return {
+        "name": name,
+        "tokens": len(tokens),
+        "sha256": hashlib.sha256(np.ascontiguousarray(tokens, "<i4").tobytes()).hexdigest(),
+    }
 
 
 def signature(results: list[LayerResult], inputs: StageInputs) -> dict:

@@ -1,8 +1,8 @@
 """Every command of the README and of docs/ runs, ends as the text says, and prints what the text shows.
 
 A block fenced as `console` holds commands after `$ `, each followed by its output. A line `...` in the output stands for any number
-of lines, and ` ... ` inside a line for any text. A comment `# exit N` after a command says how it ends (0 where there is none). The blocks of one file run in order
-in one folder, so that a later command can read what an earlier one wrote.
+of lines, and ` ... ` inside a line for any text. A comment `# exit N` after a command says how it ends (0 where there is none).
+The blocks of one file run in order in one folder, so that a later command can read what an earlier one wrote.
 """
 
 from __future__ import annotations
@@ -35,7 +35,13 @@ def shown(text: str) -> list[Shown]:
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
             code = re.search(r"\s+# exit (\d+)\s*$", command)
-            found.append(Shown(command[: code.start()] if code else command, int(code.group(1)) if code else 0, tuple(output.rstrip("\n").split("\n")) if output.strip() else ()))
+            found.append(
+                Shown(
+                    command[: code.start()] if code else command,
+                    int(code.group(1)) if code else 0,
+                    tuple(output.rstrip("\n").split("\n")) if output.strip() else (),
+                )
+            )
     return found
 
 
@@ -69,8 +75,19 @@ def test_every_command_runs_and_prints_what_is_shown(path: Path, tmp_path: Path)
     for item in commands:
         words = shlex.split(item.command)
         where = ROOT if words[0] == "make" else tmp_path
-        done = subprocess.run(item.command, shell=True, executable="/bin/bash", cwd=where, env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == item.exit_code, f"{item.command}: exit {done.returncode}, shown {item.exit_code}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        done = subprocess.run(
+            item.command,
+            shell=True,
+            executable="/bin/bash",
+            cwd=where,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == item.exit_code, (
+            f"{item.command}: exit {done.returncode}, shown {item.exit_code}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
         if item.output:
             printed = (done.stdout + done.stderr).rstrip("\n").split("\n")
             wrong = mismatch(printed, item.output)
