@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,6 +39,9 @@ class Side:
     """Name of the store quantiser; default: that of `blocks`."""
     chained: bool = False
     """The bound runs through a requantisation: rigorous, but so wide that differences are labelled `loose`."""
+    bias: Mapping[str, Any] | None = None
+    """Kind `rows`: outcome of the bias test on this side's rows (`numerics.bias.Bias.as_dict()`, with `rows`, the number of
+    rows it saw); None where it was not made."""
 
     def present(self, kind: str) -> bool:
         """Whether this side holds a result of that kind at all."""
