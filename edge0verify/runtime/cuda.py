@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 from typing import Any
 
@@ -93,10 +94,10 @@ class CudaRuntime(GpuRuntime):
 
     def _memset(self, buffer: Buffer, value: int, width: int, stream: Any) -> None:
         name = {1: "cuMemsetD8Async", 2: "cuMemsetD16Async", 4: "cuMemsetD32Async"}[width]
-        self._run(self._driver, name, buffer.pointer, value, buffer.nbytes // width, stream)
+        self._run(self._driver, name, buffer.pointer, value, buffer.nbytes // width, int(stream))
 
-    def compile(self, arch: str, source: str | None = None) -> bytes:
-        return compile_source(arch, PORTABLE if source is None else source)
+    def compile(self, arch: str, source: str | None = None, *, options: tuple[str, ...] = ()) -> bytes:
+        return compile_source(arch, PORTABLE if source is None else source, options=options)
 
     def _load(self, image: bytes) -> Any:
         self._call("Free", 0)  # makes the device's primary context the current one
@@ -111,7 +112,7 @@ class CudaRuntime(GpuRuntime):
         self._run(self._driver, "cuFuncSetAttribute", kernel.value, attribute, nbytes)
 
     def _launch(self, kernel: Handle, blocks: int, threads: int, args: list, shared: int, stream: Any) -> None:
-        values = tuple(a.value for a in args)
+        addresses = (ctypes.c_void_p * len(args))(*[ctypes.addressof(a) for a in args])
         self._run(
             self._driver,
             "cuLaunchKernel",
@@ -123,7 +124,7 @@ class CudaRuntime(GpuRuntime):
             1,
             1,
             shared,
-            stream,
-            (values, tuple(type(a) for a in args)),
+            int(stream),
+            ctypes.addressof(addresses),
             0,
         )

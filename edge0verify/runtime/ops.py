@@ -156,12 +156,12 @@ class DeviceOps:
         self.launch(f"e0_swiglu_{quantiser}", ceil_div(blocks, 4), 128, [gate, up, ctypes.c_int64(blocks), h, out.codes, *scales])
         return out, h
 
-    def plan(self, ids: Buffer, pairs: int, experts: int) -> tuple[Buffer, int]:
+    def plan(self, ids: Buffer, pairs: int, experts: int, width: int = TILE_TOKENS) -> tuple[Buffer, int]:
         """Pairs grouped into tiles of one expert (for `mmq` and `w11`), made on the device; the plan and its tile count."""
-        tiles = pairs // TILE_TOKENS + experts
-        plan, starts = self.buffer(4 * tiles * (1 + TILE_TOKENS)), self.buffer(4 * experts)
+        tiles = pairs // width + experts
+        plan, starts = self.buffer(4 * tiles * (1 + width)), self.buffer(4 * experts)
         sizes = [ctypes.c_int(v) for v in (pairs, experts)]
-        self.launch("e0_group_pairs", 1, 256, [ids, *sizes, starts, plan, ctypes.c_int(tiles)])
+        self.launch("e0_group_pairs", 1, 256, [ids, *sizes, starts, plan, ctypes.c_int(tiles), ctypes.c_int(width)])
         return plan, tiles
 
     def rows(

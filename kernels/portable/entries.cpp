@@ -136,7 +136,7 @@ int e0_phase_rows(const char* variant, const char* format, const uint8_t* weight
         plan.resize((size_t)tiles * E0_PLAN_STRIDE);
         std::vector<i32> starts((size_t)experts);
         cpu_block = 0;
-        e0_group_pairs(ids, N, experts, starts.data(), plan.data(), (int)tiles, nullptr);
+        e0_group_pairs(ids, N, experts, starts.data(), plan.data(), (int)tiles, E0_TN, nullptr);
     }
     const i32* p = ids ? plan.data() : nullptr;
     const i64 blocks = over(M, E0_TM) * tiles;

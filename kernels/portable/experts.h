@@ -1,23 +1,23 @@
 // Around the experts: pairs grouped into tiles of one expert, and the weighted sum over a token's experts.
 #pragma once
 #include "port/port.h"
-#include "portable/tiles.h"
 
 namespace e0p {
 
-// plan[tiles, 1 + 64]: a tile's expert (-1: unused tile), then its pairs, -1 beyond the last.  One block of 256 threads; thread e owns
-// experts e, e + 256, ...; starts is scratch of `experts` ints.  tiles >= pairs/64 + experts always suffices.
-E0_DEV void group_pairs(const i32* ids, int pairs, int experts, i32* starts, i32* plan, int tiles, u32* counter) {
+// plan[tiles, 1 + width]: a tile's expert (-1: unused tile), then its pairs, -1 beyond the last.  One block of 256 threads; thread e
+// owns experts e, e + 256, ...; starts is scratch of `experts` ints.  tiles >= pairs/width + experts always suffices.
+E0_DEV void group_pairs(const i32* ids, int pairs, int experts, i32* starts, i32* plan, int tiles, int width, u32* counter) {
     count_launch(counter);
+    const i64 stride = 1 + width;
     E0_SHARED i32 partial[256];
     E0_FOR_THREADS(t, 256) {
-        for (i64 i = t; i < (i64)tiles * E0_PLAN_STRIDE; i += 256) plan[i] = -1;
+        for (i64 i = t; i < tiles * stride; i += 256) plan[i] = -1;
         i32 mine = 0;
         for (int e = t; e < experts; e += 256) {
             i32 count = 0;
             for (int p = 0; p < pairs; ++p) count += ids[p] == e;
             starts[e] = mine;                                  // tiles before e among this thread's experts
-            mine += (count + E0_TN - 1) / E0_TN;
+            mine += (count + width - 1) / width;
         }
         partial[t] = mine;
     }
@@ -39,10 +39,10 @@ E0_DEV void group_pairs(const i32* ids, int pairs, int experts, i32* starts, i32
             i32 count = 0;
             for (int p = 0; p < pairs; ++p) {
                 if (ids[p] == e) {
-                    const i64 tile = first + count / E0_TN;
+                    const i64 tile = first + count / width;
                     if (tile < tiles) {
-                        plan[tile * E0_PLAN_STRIDE] = e;
-                        plan[tile * E0_PLAN_STRIDE + 1 + count % E0_TN] = p;
+                        plan[tile * stride] = e;
+                        plan[tile * stride + 1 + count % width] = p;
                     }
                     ++count;
                 }
@@ -85,8 +85,9 @@ E0_DEV void expert_sum(const float* y, const float* weights, const i32* ids, int
 
 }  // namespace e0p
 
-E0_KERNEL(256) e0_group_pairs(const e0p::i32* ids, int pairs, int experts, e0p::i32* starts, e0p::i32* plan, int tiles, e0p::u32* counter) {
-    e0p::group_pairs(ids, pairs, experts, starts, plan, tiles, counter);
+E0_KERNEL(256) e0_group_pairs(const e0p::i32* ids, int pairs, int experts, e0p::i32* starts, e0p::i32* plan, int tiles, int width,
+                            e0p::u32* counter) {
+    e0p::group_pairs(ids, pairs, experts, starts, plan, tiles, width, counter);
 }
 #define E0_SUM_ARGS                                                                                                         \
     const float *y, const float *weights, const e0p::i32 *ids, int k, e0p::i64 tokens, int width, float *out, e0p::u32 *counter

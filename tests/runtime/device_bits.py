@@ -128,14 +128,24 @@ def main() -> int:
     parser.add_argument("device")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--only")
+    parser.add_argument("--tuned", action="store_true", help="the tuned CUDA kernels where there are any")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--quiet", action="store_true", help="differing tensors and the total alone")
     given = parser.parse_args()
     runtime, index = open_device(given.device)
     print(runtime.devices()[index])
     ops = DeviceOps(runtime, index)
+    if given.tuned:
+        from edge0verify.runtime.tuned import TunedOps
+
+        ops = TunedOps(runtime, index)
     bad = total = count = 0
-    for o in all_outcomes(ops, Phase(), small=given.small, only=given.only):
-        print(f"{o.kernel:22} {o.case:24} {o.tensor:9} {o.elements:8} differ {o.differ}", flush=True)
+    for o in all_outcomes(ops, Phase(given.threads), small=given.small, only=given.only):
+        if o.differ or not given.quiet:
+            print(f"{o.kernel:22} {o.case:24} {o.tensor:9} {o.elements:8} differ {o.differ}", flush=True)
         bad, total, count = bad + (o.differ > 0), total + o.elements, count + 1
+    for name, reason in getattr(ops, "fell_back", {}).items():
+        print(f"{name}: portable kernel at times, {reason}")
     print(f"{count} tensors, {total:,} elements: {bad} tensors differ")
     return 1 if bad else 0
 
