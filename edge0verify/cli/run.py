@@ -1,0 +1,81 @@
+"""`edge0verify run`: the instrumented engine, into a dump."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from edge0verify.cli import options
+from edge0verify.cli.progress import progress_bar
+
+
+@click.command("run")
+@options.model_options
+@click.option("--prompt", default="long", show_default=True, help="An embedded prompt: long, prose, questions, code, list.")
+@click.option("-f", "--file", "prompt_file", type=click.Path(path_type=Path), help="Take the prompt from a text file.")
+@click.option("--tokens", type=click.IntRange(min=1), help="Use only the first tokens of the prompt.")
+@click.option("--set", "chosen", metavar="STAGE=VARIANT,...", help="Variants, e.g. D=w11,A=mmq.  [default: mmvq everywhere]")
+@click.option("--flags", metavar="'NAME=VALUE ...'", help="Choose the variants by engine flags instead; '' means all unset.")
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The dump to write; its folder is created.")
+@click.option("--level", default="replay", show_default=True, help="What to keep: outputs, replay, full, sketch or hash.")
+@click.option("--generate", type=click.IntRange(min=0), default=0, show_default=True, help="Tokens to generate after the prompt.")
+@click.option("--drafter/--no-drafter", default=True, show_default=True, help="Run the drafter layer; it proposes when generating.")
+@click.option("--compress", type=click.Choice(["gzip", "lzf"]), help="Compress the tensors.")
+@click.option("--overwrite", is_flag=True, help="Replace a dump of that name.")
+@options.threads_option
+def command(
+    model, projection, prompt, prompt_file, tokens, chosen, flags, out, level, generate, drafter, compress, overwrite, threads
+) -> None:
+    """Run the engine over a prompt and write the tensors of the run to a dump.
+
+    \b
+    Levels:
+      outputs  what each stage hands on: d-xlq, a-yl, u, and the top 8 of the next token
+      replay   also every stage's inputs, so that each stage can be judged alone
+      full     also gate, up and expert rows, and the logits
+      sketch   hashes of row tiles, sampled rows, moments; hash: one hash per tensor
+
+    \b
+    Examples:
+      edge0verify run --prompt long --set D=w11,A=mmq -o dumps/x.h5 --level replay
+      edge0verify run --prompt prose --flags "STRATA_LATENT_MMQ=1" --generate 64 -o dumps/y.h5
+    """
+    from edge0verify.cli.origin import origin
+    from edge0verify.model import decode, load_model
+    from edge0verify.study.dumping import RunRequest, run
+
+    set_by_flags, variants = options.read_variants(chosen, flags)
+    loaded = load_model(model, projection)
+    _, ids = options.read_prompt(loaded, prompt, prompt_file)
+    options.make_parent(out)
+    commit, dirty = origin()
+    request = RunRequest(
+        model=loaded,
+        tokens=ids[:tokens],
+        out=out,
+        level=level,
+        variants=variants,
+        flags=set_by_flags,
+        generate=generate,
+        drafter=drafter,
+        threads=options.thread_count(threads),
+        compression=compress,
+        overwrite=overwrite,
+        commit=commit,
+        dirty=dirty,
+    )
+    with progress_bar() as progress:
+        result = run(request, progress=lambda done, total: progress("running", done, total))
+    found = result.manifest
+    if result.generation is not None:
+        click.echo(decode(result.generation.tokens[result.generation.tokens < loaded.config.bos]).decode("utf-8", "replace"))
+        click.echo(_generated(result.generation))
+    click.echo(f"{out}: {out.stat().st_size} bytes, level {found.level}, {found.signature.rows} rows of {len(found.signature.layers)} layers")
+
+
+def _generated(made) -> str:
+    text = f"{len(made.tokens)} tokens in {made.main_forwards} forwards of the main layers"
+    if made.acceptance is None:
+        return text
+    return f"{text}; {made.accepted} of {made.drafted} drafted tokens accepted ({100 * made.acceptance:.1f} %)"
