@@ -8,6 +8,7 @@ foreach(module _kernels _mutants)
 endforeach()
 set_target_properties(_mutants PROPERTIES E0_DEFS "E0_MUTANTS=1")
 target_compile_definitions(_mutants PRIVATE E0_MUTANTS=1)
+target_sources(_mutants PRIVATE kernels/cpu/faults.cpp)
 
 foreach(module _kernels _mutants)
   e0_isa_objects(${module} kernels/cpu/table.cpp)

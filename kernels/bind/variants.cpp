@@ -10,6 +10,7 @@
 #include <string>
 
 #include "bind/check.h"
+#include "cpu/faults.h"
 #include "cpu/pack.h"
 #include "cpu/types.h"
 

@@ -1,6 +1,7 @@
 // Products over 32-blocks (Q8_0, Q4_0, IQ4_NL): sixteen weight rows against up to sixteen tokens, one function per variant.
 // C is the exact integer dot of a block, dw and da the scales; f() one rounding to float32.  out[token][row].
 #pragma once
+#include "cpu/faults.h"
 #include "port/matrix_simd.h"
 
 namespace e0 {
@@ -14,6 +15,18 @@ enum { kTokens = 2 };
 
 E0_INLINE const float* block_scale(const Block32* w, int64_t b, int64_t nb) {
     return w[E0_FAULT(NEXT_BLOCK_SCALE) && b + 1 < nb ? b + 1 : b].d;
+}
+
+// fma(a, b, sum) as every running sum is formed
+E0_INLINE vf accumulate(vf a, vf b, vf sum) {
+    vf r = vfma(a, b, sum);
+#if E0_MUTANTS
+    float v[4][16];
+    vstore(v[0], a), vstore(v[1], b), vstore(v[2], sum), vstore(v[3], r);
+    faulted_sum(v[3], v[0], v[1], v[2]);
+    r = vload(v[3]);
+#endif
+    return r;
 }
 
 // the block's dots of NT tokens
@@ -69,7 +82,7 @@ struct Mmvq32 : Blocks32 {
                 vi c[NT];
                 dots32<NT>(w[b].w, a[b], t0, c);
                 vf dw = vload(block_scale(w, b, nb));
-                for (int t = 0; t < NT; ++t) l[t] = vfma(vmul(dw, vset(a[b].d[t0 + t])), vcvt(c[t]), l[t]);
+                for (int t = 0; t < NT; ++t) l[t] = accumulate(vmul(dw, vset(a[b].d[t0 + t])), vcvt(c[t]), l[t]);
             }
         }, sum);
         for (int t = 0; t < NT; ++t) vstore(out[t0 + t], sum[t]);
@@ -87,7 +100,7 @@ struct Mmq32 : Blocks32 {
             vi c[NT];
             dots32<NT>(w[b].w, a[b], t0, c);
             vf dw = vload(block_scale(w, b, nb));
-            for (int t = 0; t < NT; ++t) acc[t] = vfma(vmul(dw, vset(a[b].d[t0 + t])), vcvt(c[t]), acc[t]);
+            for (int t = 0; t < NT; ++t) acc[t] = accumulate(vmul(dw, vset(a[b].d[t0 + t])), vcvt(c[t]), acc[t]);
         }
         for (int t = 0; t < NT; ++t) vstore(out[t0 + t], acc[t]);
     }
@@ -105,7 +118,7 @@ struct W1132 : Blocks32 {
             mma(c, load_a(w[b].w, 0), load_b(a[b], 0));
             mma(c, load_a(w[b].w, 1), load_b(a[b], 1));
             vf dw = vload(block_scale(w, b, nb));
-            for (int t = 0; t < 16; ++t) acc[t] = vfma(vmul(vcvt(c.x[t]), dw), vset(a[b].d[t]), acc[t]);
+            for (int t = 0; t < 16; ++t) acc[t] = accumulate(vmul(vcvt(c.x[t]), dw), vset(a[b].d[t]), acc[t]);
         }
         for (int t = 0; t < 16; ++t) vstore(out[t], acc[t]);
     }

@@ -1,8 +1,6 @@
 #include "cpu/pack.h"
 
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <new>
 
 #include "port/half.h"
@@ -109,23 +107,5 @@ void Packed::pack_row(int64_t expert, int64_t row, const uint8_t* p) {
         }
     }
 }
-
-#if E0_MUTANTS
-// Copies are kept: a fault stays planted for many launches, and packing is far slower than a launch.
-const WeightView* faulted(const WeightView* w) {
-    if (!E0_FAULT(FLIP_HMASK_BIT) || w->format != Q3_K) return w;
-    static std::mutex guard;
-    static std::map<const uint8_t*, std::unique_ptr<Packed>> copies;
-    std::lock_guard<std::mutex> lock(guard);
-    std::vector<uint8_t> raw(w->raw, w->raw + w->experts * w->rows * w->row_bytes);
-    for (int64_t e = 0; e < w->experts; ++e) raw[(size_t)((e * w->rows + (w->rows > 5 ? 5 : 0)) * w->row_bytes + 3)] ^= 1;
-    auto& copy = copies[w->raw];
-    const size_t bytes = raw.size();
-    if (!copy || copy->view().experts * copy->view().rows * copy->view().row_bytes != (int64_t)bytes ||
-        std::memcmp(copy->view().raw, raw.data(), bytes) != 0)
-        copy.reset(new Packed(Q3_K, raw.data(), w->experts, w->rows, w->k));
-    return &copy->view();
-}
-#endif
 
 }  // namespace e0

@@ -64,7 +64,7 @@ struct MmvqQ3 : FoldedQ3<8> {
                     }
                 }
                 vf d = vload(super_scale(w, sb, ns));
-                for (int t = 0; t < NT; ++t) l[t] = vfma(d, s[t], l[t]);
+                for (int t = 0; t < NT; ++t) l[t] = accumulate(d, s[t], l[t]);
             }
         }, sum);
         for (int t = 0; t < NT; ++t) vstore(out[t0 + t], sum[t]);
@@ -97,7 +97,7 @@ struct MmqQ3 {
                 vf s = vload(scales.s[half]);
                 for (int t = 0; t < NT; ++t) inner[t] = half ? vfma(vcvt(c[t]), s, inner[t]) : vmul(vcvt(c[t]), s);
             }
-            for (int t = 0; t < NT; ++t) acc[t] = vfma(vset(a[b].d[t0 + t]), inner[t], acc[t]);
+            for (int t = 0; t < NT; ++t) acc[t] = accumulate(vset(a[b].d[t0 + t]), inner[t], acc[t]);
         }
         for (int t = 0; t < NT; ++t) vstore(out[t0 + t], acc[t]);
     }
@@ -116,7 +116,7 @@ struct W11Q3 : FoldedQ3<1> {
             mma(c, load_a(wb, 0), load_b(a[b], 0));
             mma(c, load_a(wb, 1), load_b(a[b], 1));
             vf nd = vas_f(vxor(vas_i(vload(super_scale(w, b / 8, ns))), viset((int32_t)0x80000000u)));
-            for (int t = 0; t < 16; ++t) acc[t] = vfma(vcvt(c.x[t]), vmul(nd, vset(a[b].d[t])), acc[t]);
+            for (int t = 0; t < 16; ++t) acc[t] = accumulate(vcvt(c.x[t]), vmul(nd, vset(a[b].d[t])), acc[t]);
         }
         for (int t = 0; t < 16; ++t) vstore(out[t], acc[t]);
     }

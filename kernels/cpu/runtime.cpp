@@ -1,4 +1,4 @@
-// Launch counters, the team of threads, per-thread scratch memory and (in the mutant module) the planted fault.
+// Launch counters, the team of threads and per-thread scratch memory.
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -41,9 +41,5 @@ void* scratch(int slot, size_t bytes) {
     }
     return b.p;
 }
-
-#if E0_MUTANTS
-int planted_fault = NO_FAULT;
-#endif
 
 }  // namespace e0

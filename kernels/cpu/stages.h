@@ -35,15 +35,39 @@ static void product(const WeightView& w, int64_t expert, int64_t first, int64_t 
     const Tree tree = Kernel::tree(w.k);
     alignas(64) float out[16][16];
     for (int64_t tile = first; tile < last; ++tile) {
+        if (E0_FAULT(SKIP_LAST_ROW_TILE) && tile == w.tiles - 1) continue;
         const auto* wt = Kernel::tile(w, expert, tile);
         if constexpr (V == W11) Kernel::run16(wt, a, w.k, out);
         else run_steps<Kernel, kTokens>(wt, a, w.k, tree, 0, count, out);
-        const int64_t rows = w.rows - 16 * tile;
+#if E0_MUTANTS
+        faulted_rows(out, tile, count);
+#endif
+        const int64_t to = E0_FAULT(ROW_TILES_SWAPPED) && 16 * ((tile | 1) + 1) <= w.rows ? tile ^ 1 : tile;
+        const int64_t rows = w.rows - 16 * to;
         for (int t = 0; t < count; ++t) {
-            if (rows >= 16) vstore(dest[t] + 16 * tile, vload(out[t]));
-            else std::memcpy(dest[t] + 16 * tile, out[t], 4 * (size_t)rows);
+            if (rows >= 16) vstore(dest[t] + 16 * to, vload(out[t]));
+            else std::memcpy(dest[t] + 16 * to, out[t], 4 * (size_t)rows);
         }
     }
+}
+
+// Tokens `rows` of quantised activations for a product; x: their float32 rows where the caller has them.
+template <class Kernel>
+static void pack_operands(typename Kernel::Act* acts, Codes a, const float* x, int64_t* rows, int count, int64_t k) {
+#if E0_MUTANTS
+    a = faulted_operands(a, x, rows, count, k);
+#endif
+    (void)x;
+    Kernel::pack(acts, a, rows, count, k);
+}
+
+// A store quantiser on one row.
+template <int Q>
+static void store_row(const float* x, const Codes& out, int64_t to, int64_t k) {
+    quantise_row<Q>(x, out, to, k);
+#if E0_MUTANTS
+    faulted_store(x, out, to, k);
+#endif
 }
 
 // Threads worth starting: one takes longer to start than half a million products take.
@@ -86,7 +110,7 @@ static void rows_stage(const RowsArgs& a) {
             rows[t] = to + t;
             dest[t] = a.out + (first + t) * w.rows;
         }
-        Kernel::pack(acts, op, rows, count, w.k);
+        pack_operands<Kernel>(acts, op, a.x + first * w.k, rows, count, w.k);
         product<V, F>(w, 0, w.tiles * part / parts, w.tiles * (part + 1) / parts, acts, count, dest);
     };
     each(groups * parts, threads, body);
@@ -153,12 +177,13 @@ static void a1_stage(const A1Args& a) {
             gd[t] = a.gate_out ? a.gate_out + pair * ff : g + t * ff;
             ud[t] = a.up_out ? a.up_out + pair * ff : u + t * ff;
         }
-        Kernel::pack(acts, in, rows, item.count, k);
+        pack_operands<Kernel>(acts, in, nullptr, rows, item.count, k);
         product<V, F>(gate, item.expert, 0, gate.tiles, acts, item.count, gd);
         product<V, F>(up, item.expert, 0, up.tiles, acts, item.count, ud);
         for (int t = 0; t < item.count; ++t) {
-            swiglu(gd[t], ud[t], g + t * ff, ff);
-            quantise_row<operand_quantiser(V)>(g + t * ff, a.h, grouped.pairs[item.first + t], ff);
+            if (E0_FAULT(GATE_UP_SWAPPED)) swiglu(ud[t], gd[t], g + t * ff, ff);
+            else swiglu(gd[t], ud[t], g + t * ff, ff);
+            store_row<operand_quantiser(V)>(g + t * ff, a.h, grouped.pairs[item.first + t], ff);
         }
     };
     each(grouped.n, threads, body);
@@ -168,19 +193,20 @@ static void a1_stage(const A1Args& a) {
 // the token's weighted sum over its experts
 template <int V>
 static void expert_sum(const A2Args& a, int64_t token, int64_t m) {
+    const int64_t k = E0_FAULT(DROP_SLOT) ? a.k - 1 : a.k;
     const float* weight = a.route_weights + token * a.k;
     const float* y = a.y + token * a.k * m;
     float* yl = a.yl + token * m;
     if (V == REF) {
         for (int64_t j = 0; j < m; ++j) {
             double acc = 0.0;
-            for (int64_t s = 0; s < a.k; ++s) acc += (double)weight[s] * (double)y[s * m + j];
+            for (int64_t s = 0; s < k; ++s) acc += (double)weight[s] * (double)y[s * m + j];
             yl[j] = (float)acc;
         }
         return;
     }
     int32_t order[64];
-    for (int32_t s = 0; s < a.k; ++s) {
+    for (int32_t s = 0; s < k; ++s) {
         int32_t at = s;
         if (V == MMQ)                                          // ascending expert id, equal ids in route order
             for (; at > 0 && a.ids[token * a.k + order[at - 1]] > a.ids[token * a.k + s]; --at) order[at] = order[at - 1];
@@ -189,12 +215,12 @@ static void expert_sum(const A2Args& a, int64_t token, int64_t m) {
     int64_t j = 0;
     for (; j + 16 <= m; j += 16) {
         vf acc = vset(0.0f);
-        for (int64_t s = 0; s < a.k; ++s) acc = vfma(vset(weight[order[s]]), vload(y + order[s] * m + j), acc);
+        for (int64_t s = 0; s < k; ++s) acc = vfma(vset(weight[order[s]]), vload(y + order[s] * m + j), acc);
         vstore(yl + j, acc);
     }
     for (; j < m; ++j) {
         float acc = 0.0f;
-        for (int64_t s = 0; s < a.k; ++s) acc = fma1(weight[order[s]], y[order[s] * m + j], acc);
+        for (int64_t s = 0; s < k; ++s) acc = fma1(weight[order[s]], y[order[s] * m + j], acc);
         yl[j] = acc;
     }
 }
@@ -216,7 +242,7 @@ static void a2_stage(const A2Args& a) {
             rows[t] = grouped.pairs[item.first + t];
             dest[t] = a.y + rows[t] * m;
         }
-        Kernel::pack(acts, a.h, rows, item.count, k);
+        pack_operands<Kernel>(acts, a.h, nullptr, rows, item.count, k);
         product<V, F>(down, item.expert, 0, down.tiles, acts, item.count, dest);
     };
     each(grouped.n, threads, body);
@@ -230,7 +256,7 @@ static void a2_stage(const A2Args& a) {
 template <int Q>
 static void quantise_rows(const QuantiseArgs& a) {
     auto body = [&](int64_t group) {
-        for (int64_t t = 64 * group; t < 64 * group + 64 && t < a.n; ++t) quantise_row<Q>(a.x + t * a.k, a.out, t, a.k);
+        for (int64_t t = 64 * group; t < 64 * group + 64 && t < a.n; ++t) store_row<Q>(a.x + t * a.k, a.out, t, a.k);
     };
     each((a.n + 63) / 64, useful_threads(a.threads, 30 * a.n * a.k), body);
 }

@@ -108,20 +108,4 @@ void reset_launches();
 void parallel_items(int64_t items, int threads, void (*body)(void*, int64_t), void* context);
 void* scratch(int slot, size_t bytes);               // this thread's buffer `slot`, 64-byte aligned, contents undefined, kept until regrown
 
-// ---- planted faults: only in the module built with E0_MUTANTS ---------------------------------------------------------------
-#if E0_MUTANTS
-#define E0_FAULTS(X)                                                              \
-    X(NEXT_BLOCK_SCALE, "next-block-scale")                                       \
-    X(SKIP_LAST_PARTIAL_TILE, "skip-last-partial-tile")                           \
-    X(FLIP_HMASK_BIT, "flip-hmask-bit")
-#define E0_FAULT_ID(id, name) id,
-enum Fault { NO_FAULT, E0_FAULTS(E0_FAULT_ID) kFaults };
-#undef E0_FAULT_ID
-extern int planted_fault;
-#define E0_FAULT(name) (::e0::planted_fault == ::e0::name)
-const WeightView* faulted(const WeightView* w);      // the weights, with a hmask bit inverted if that is the planted fault
-#else
-#define E0_FAULT(name) false
-#endif
-
 }  // namespace e0
