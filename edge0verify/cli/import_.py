@@ -33,12 +33,13 @@ def _layer(ctx, parameter, value: str) -> int | str:
 @click.option("--name", "names", multiple=True, metavar="THEIRS=OURS", help="Name of a tensor in an SGLang directory and here.")
 @click.option("--rank", type=click.IntRange(min=0), help="Which rank's files of an SGLang directory.")
 @click.option("--engine", help="Name of the engine that made the data.")
-@click.option("--set", "chosen", metavar="STAGE=VARIANT,...", help="Variants that the engine ran, so that their contracts can be judged.")
+@click.option("--set", "chosen", metavar="STAGE=VARIANT,...", help="Variants the engine ran: they are judged by their contracts.")
 @click.option("--flags", metavar="'NAME=VALUE ...'", help="The engine's flags, which say the same.")
 @click.option("--of-model", type=click.Path(path_type=Path), help="The model that the data come from: its sha256 is recorded.")
 @click.option("--overwrite", is_flag=True, help="Replace a dump of that name.")
 def command(
-    source, out, tensor, layer, layout, rows, cols, by_column, member, quantiser, names, rank, engine, chosen, flags, of_model, overwrite
+    source, out, tensor, layer, layout, rows, cols, by_column, member, quantiser, names, rank, engine, chosen, flags, of_model,
+    overwrite,
 ) -> None:
     """Bring a raw file, .npy, .npz, safetensors or an SGLang dump directory into a dump. Layouts are declared, never guessed.
 

@@ -71,7 +71,8 @@ def command(
     if result.generation is not None:
         click.echo(decode(result.generation.tokens[result.generation.tokens < loaded.config.bos]).decode("utf-8", "replace"))
         click.echo(_generated(result.generation))
-    click.echo(f"{out}: {out.stat().st_size} bytes, level {found.level}, {found.signature.rows} rows of {len(found.signature.layers)} layers")
+    rows, layers = found.signature.rows, len(found.signature.layers)
+    click.echo(f"{out}: {out.stat().st_size} bytes, level {found.level}, {rows} rows of {layers} layers")
 
 
 def _generated(made) -> str:
