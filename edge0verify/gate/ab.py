@@ -13,7 +13,7 @@ from edge0verify.gate.ab_config import Arm, Prompt
 from edge0verify.gate.ab_judge import Judged, judge
 from edge0verify.gate.ab_read import Run, answer_hash, read_text
 from edge0verify.gate.gather import file_sha256
-from edge0verify.gate.process import run_command
+from edge0verify.runtime.process import run_command
 
 SCHEMA = "edge0verify.ab/1"
 WARM_UP = -1

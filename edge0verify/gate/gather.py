@@ -14,11 +14,11 @@ from typing import Any
 
 from edge0verify.gate import machine
 from edge0verify.gate.git import Git, GitError
-from edge0verify.gate.process import Finished, run_command
 from edge0verify.gate.record import INFO, GateRecord, weigh
 from edge0verify.numerics.stats import upper_limit
 from edge0verify.records.errors import InputError
 from edge0verify.records.status import EXIT_INCONCLUSIVE, FAIL, INCONCLUSIVE, worst_status
+from edge0verify.runtime.process import Finished, run_command
 
 
 @dataclass(frozen=True, kw_only=True)

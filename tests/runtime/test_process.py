@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edge0verify.gate.process import run_command
+from edge0verify.runtime.process import run_command
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,7 +85,7 @@ class TestNothingLeftBehind:
     def test_ending_the_tool_ends_the_command(self, tmp_path, number):
         mark = f"3{os.getpid()}{int(number)}4"
         code = (
-            "import pathlib\nfrom edge0verify.gate.process import run_command\n"
+            "import pathlib\nfrom edge0verify.runtime.process import run_command\n"
             f"here = pathlib.Path({str(tmp_path)!r})\n"
             f"run_command(['/bin/sh', '-c', 'sleep {mark} & sleep {mark}'], env={{'PATH': '/usr/bin:/bin'}}, "
             "cwd=here, timeout_s=60, folder=here)"
