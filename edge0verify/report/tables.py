@@ -47,7 +47,7 @@ def correlation(value: float | None) -> str:
     if value is None:
         return "-"
     short = 1.0 - value
-    if short == 0:
+    if abs(short) < 1e-15:      # the sums' own rounding
         return "1"
     return f"1-{short:.1e}" if 0 < short < 1e-3 else f"{value:.4f}"
 
