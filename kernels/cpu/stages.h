@@ -70,9 +70,9 @@ static void store_row(const float* x, const Codes& out, int64_t to, int64_t k) {
 #endif
 }
 
-// Threads worth starting: one takes longer to start than half a million products take.
+// Threads worth starting: starting one takes as long as several million products, on a busy machine more.
 static inline int useful_threads(int threads, int64_t products) {
-    const int64_t most = products / 500000 + 1;
+    const int64_t most = products / 8000000 + 1;
     return threads < most ? threads : (int)most;
 }
 

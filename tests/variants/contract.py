@@ -18,7 +18,7 @@ from tests.transcription import stages
 from tests.variants.scenes import INPUTS, SHAPES, WEIGHTS, Scene, Shape, scene
 
 GUARD = 64
-MANY = {"D": Shape(49, 64, 1056), "A1": Shape(33, 128, 256, 4, 2), "A2": Shape(65, 96, 256, 4, 2)}
+MANY = {"D": Shape(49, 192, 1056), "A1": Shape(65, 128, 256, 4, 2), "A2": Shape(65, 288, 256, 4, 2)}
 """Enough products for a second thread to be started."""
 GUARD_BYTE = 0xA5
 
@@ -162,12 +162,12 @@ class VariantContract:
         assert not lines, lines
 
     def test_threads_and_batch_change_nothing(self):
-        s = scene(self.stage, self.variant, self.fmt, MANY.get(self.stage, Shape(49, 65, 1056)))
+        s = scene(self.stage, self.variant, self.fmt, MANY.get(self.stage, Shape(49, 193, 1056)))
         one = run(self.make_kernels(1), self.stage, self.variant, self.fmt, s)
         two = run(self.make_kernels(2), self.stage, self.variant, self.fmt, s)
         assert not differences(two, one)
         if self.stage in ("D", "U", "linear"):
-            wide = scene(self.stage, self.variant, self.fmt, Shape(2, 640, 1056))      # weight rows are split between threads
+            wide = scene(self.stage, self.variant, self.fmt, Shape(2, 4160, 1056))      # weight rows are split between threads
             first = Scene(wide.raw, None, wide.x[:1], None, None, None)
             both = run(self.make_kernels(2), self.stage, self.variant, self.fmt, wide)
             alone = run(self.make_kernels(2), self.stage, self.variant, self.fmt, first)
