@@ -122,6 +122,7 @@ class CpuRuntime(HostMemory):
     def __init__(self, library: Path = LIBRARY, threads: int | None = None) -> None:
         super().__init__()
         self._library = ctypes.CDLL(str(library))
+        self._bytes = library.read_bytes()
         self._library.e0_phase_launch.restype = ctypes.c_int
         self.threads = threads or len(os.sched_getaffinity(0))
 
@@ -133,9 +134,15 @@ class CpuRuntime(HostMemory):
             ),
         )
 
+    def compile(self, arch: str, source: str | None = None) -> bytes:
+        """The library's own bytes: the CPU runs the kernels it was built with."""
+        if source is not None:
+            raise DeviceError("compile", 801, "not supported", "the CPU runs the kernels it was built with")
+        return self._bytes
+
     def load(self, device: int, source: str | bytes | None = None) -> str:
         self._check(device)
-        if source is not None:
+        if source is not None and source != self._bytes:
             raise DeviceError("load", 801, "not supported", "the CPU runs the kernels it was built with")
         return "portable"
 

@@ -49,7 +49,8 @@ class DeviceOps:
 
     def __init__(self, runtime: Runtime, device: int = 0, *, stream: object | None = None, image: bytes | None = None) -> None:
         self.runtime, self.device, self.stream = runtime, device, stream
-        self._module = runtime.load(device, image)
+        self.image = image if image is not None else runtime.compile(runtime.devices()[device].arch)
+        self._module = runtime.load(device, self.image)
         self._kernels: dict[str, object] = {}
         self._free: dict[int, list[Buffer]] = {}
         self._used: list[Buffer] = []

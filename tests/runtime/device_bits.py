@@ -6,8 +6,10 @@ python -m tests.runtime.device_bits cuda:0 [--only w11] [--small]
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -25,6 +27,14 @@ class Outcome:
     tensor: str
     elements: int
     differ: int
+    digest: str = ""
+
+
+def digest(a: np.ndarray) -> str:
+    """First 16 hex digits of the sha256 of the bits, every NaN as the one quiet NaN."""
+    if a.dtype.kind == "f":
+        a = np.where(np.isnan(a), np.array(np.nan, a.dtype), a)
+    return hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest()[:16]
 
 
 def host_blocks(ops: DeviceOps, b: DeviceBlocks) -> dict[str, np.ndarray]:
@@ -37,7 +47,7 @@ def host_blocks(ops: DeviceOps, b: DeviceBlocks) -> dict[str, np.ndarray]:
 
 def outcomes(kernel: str, case: str, got: dict[str, np.ndarray], want: dict[str, np.ndarray | None]):
     for tensor, value in got.items():
-        yield Outcome(kernel, case, tensor, value.size, differing(value, want[tensor]))
+        yield Outcome(kernel, case, tensor, value.size, differing(value, want[tensor]), digest(value))
 
 
 def quantiser_outcomes(ops: DeviceOps, phase: Phase, rows: int):
@@ -130,6 +140,7 @@ def main() -> int:
     parser.add_argument("--only")
     parser.add_argument("--tuned", action="store_true", help="the tuned CUDA kernels where there are any")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--save", help="write the digests and the device's description to this JSON file")
     parser.add_argument("--quiet", action="store_true", help="differing tensors and the total alone")
     given = parser.parse_args()
     runtime, index = open_device(given.device)
@@ -140,13 +151,24 @@ def main() -> int:
 
         ops = TunedOps(runtime, index)
     bad = total = count = 0
+    digests: dict[str, str] = {}
     for o in all_outcomes(ops, Phase(given.threads), small=given.small, only=given.only):
         if o.differ or not given.quiet:
             print(f"{o.kernel:22} {o.case:24} {o.tensor:9} {o.elements:8} differ {o.differ}", flush=True)
+        if o.digest:
+            digests[f"{o.kernel} {o.case} {o.tensor}"] = o.digest
         bad, total, count = bad + (o.differ > 0), total + o.elements, count + 1
     for name, reason in getattr(ops, "fell_back", {}).items():
         print(f"{name}: portable kernel at times, {reason}")
     print(f"{count} tensors, {total:,} elements: {bad} tensors differ")
+    if given.save:
+        about = {k: v for k, v in asdict(runtime.devices()[index]).items() if k not in ("pci", "index")}
+        if runtime.name == "gfx11emu":
+            about["driver"] = "tinygrad RDNA3 emulator"
+        record = {"device": about, "kernels": "tuned" if given.tuned else "portable", "digests": digests}
+        with open(given.save, "w") as out:
+            json.dump(record, out, indent=1)
+            out.write("\n")
     return 1 if bad else 0
 
 

@@ -1,0 +1,151 @@
+"""The kernels of a device as the same calls on numpy arrays that `Kernels` has on the host, with the same bits."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from edge0verify.numerics.blocks import Blocks
+from edge0verify.runtime.detect import open_device
+from edge0verify.runtime.ops import DeviceBlocks, DeviceOps, DeviceWeights
+from edge0verify.runtime.protocol import Buffer, Runtime
+from edge0verify.variants.kernels import A1Out, A2Out, Kernels, _find, _rows
+from edge0verify.variants.registry import Variant
+
+STORES = ("mmvq", "mmq")  # the quantisers that have a device form
+SUMS = {"mmq": "expert-id", "ref": "f64"}
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Weights on a device, with the fields that `Kernels.pack` gives."""
+
+    fmt: str
+    rows: int
+    k: int
+    experts: int
+    on_device: DeviceWeights
+
+
+class DeviceKernels(Kernels):
+    """Kernels of one device of a runtime.
+
+    Arrays go to the device and back with each call; a failing launch or kernel raises DeviceError before any number is returned.
+    Outputs are poisoned on the device, launches are counted by the kernels themselves.  tuned: use the CUDA forms that are
+    tuned, where there are any (None: on CUDA devices).
+    """
+
+    def __init__(self, runtime: Runtime, device: int = 0, *, tuned: bool | None = None) -> None:
+        arch = runtime.devices()[device].arch
+        self.runtime, self.device, self.threads = runtime, device, 1
+        self.tuned = runtime.name == "cuda" if tuned is None else tuned
+        if self.tuned:
+            from edge0verify.runtime.tuned import TunedOps
+
+            self.ops: DeviceOps = TunedOps(runtime, device)
+        else:
+            self.ops = DeviceOps(runtime, device)
+        self.native = self.ops  # identity of the module that weights are packed for
+        self.isa = f"{runtime.name}:{device} {arch}{' tuned' if self.tuned else ''}"
+
+    def pack(self, fmt: str, raw: np.ndarray) -> Packed:
+        experts, rows = (raw.shape[0], raw.shape[1]) if raw.ndim == 3 else (1, raw.shape[0])
+        got = self.ops.weights(fmt, raw, rows=rows, experts=experts)
+        return Packed(fmt, rows, got.k, experts, got)
+
+    def quantise(self, name: str, x: np.ndarray) -> Blocks:
+        x = self._store_rows(name, x)
+        try:
+            return self._blocks_here(self.ops.quantise(name, self.ops.upload(x), *x.shape))
+        finally:
+            self.ops.release()
+
+    def exp(self, x: np.ndarray) -> np.ndarray:
+        x = _rows(x)
+        try:
+            return self.ops.download(self.ops.exp(self.ops.upload(x), x.size), np.float32, x.shape)
+        finally:
+            self.ops.release()
+
+    def a1(
+        self, variant: Variant | str, gate, up, xl: np.ndarray | None, xlq: Blocks | None, ids: np.ndarray, *, capture: bool = False
+    ) -> A1Out:
+        v = _find("A1", variant)
+        v.entry(gate.fmt)
+        ids = np.ascontiguousarray(ids, np.int32)
+        pairs, slots, ops = ids.size, ids.shape[1], self.ops
+        try:
+            if v.rules.operand == "mmq":
+                rows = _rows(xl)
+                operand = ops.quantise("mmq", ops.upload(rows), *rows.shape)
+            else:
+                operand = self._blocks_there(xlq)
+            there = ops.upload(ids)
+            g = ops.rows(v.name, gate.on_device, operand, n=pairs, ids=there, div=slots, key=v.key(gate.fmt))
+            u = ops.rows(v.name, up.on_device, operand, n=pairs, ids=there, div=slots)
+            h, _ = ops.swiglu(v.rules.store, g, u, pairs, gate.rows)
+            kept = [self._rows_here(side, pairs, gate.rows) if capture else None for side in (g, u)]
+            return A1Out(self._blocks_here(h), *kept)
+        finally:
+            ops.release()
+
+    def a2(
+        self, variant: Variant | str, down, h: Blocks, ids: np.ndarray, route_weights: np.ndarray, *, capture: bool = True
+    ) -> A2Out:
+        v = _find("A2", variant)
+        v.entry(down.fmt)
+        ids, weights, ops = np.ascontiguousarray(ids, np.int32), _rows(route_weights), self.ops
+        try:
+            there = ops.upload(ids)
+            y = ops.rows(v.name, down.on_device, self._blocks_there(h), n=ids.size, ids=there, key=v.key(down.fmt))
+            tokens, k = ids.shape
+            yl = ops.expert_sum(SUMS.get(v.name, "route"), y, ops.upload(weights), there, tokens=tokens, k=k, width=down.rows)
+            kept = self._rows_here(y, ids.size, down.rows) if capture else None
+            return A2Out(kept, self._rows_here(yl, tokens, down.rows))
+        finally:
+            ops.release()
+
+    def launches(self) -> dict[str, int]:
+        return self.ops.launches()
+
+    def reset_launches(self) -> None:
+        self.ops.reset_launches()
+
+    def binary_sha256(self) -> str:
+        """Identity of the device code that was loaded; of the library, where the device is this machine's processor."""
+        return hashlib.sha256(self.ops.image).hexdigest()
+
+    def _product(self, v: Variant, weights, x: np.ndarray) -> tuple[Blocks, np.ndarray]:
+        v.entry(weights.fmt)
+        x = self._store_rows(v.rules.operand, x)
+        try:
+            operand = self.ops.quantise(v.rules.operand, self.ops.upload(x), *x.shape)
+            out = self.ops.rows(v.name, weights.on_device, operand, key=v.key(weights.fmt))
+            return self._blocks_here(operand), self._rows_here(out, x.shape[0], weights.rows)
+        finally:
+            self.ops.release()
+
+    def _store_rows(self, name: str, x: np.ndarray) -> np.ndarray:
+        if name not in STORES:
+            raise ValueError(f"quantiser {name}: expected one of {', '.join(STORES)} on a device")
+        return _rows(x)
+
+    def _rows_here(self, rows: Buffer, n: int, m: int) -> np.ndarray:
+        return self.ops.download(rows, np.float32, (n, m))
+
+    def _blocks_here(self, b: DeviceBlocks) -> Blocks:
+        scale = np.float32 if b.quantiser == "mmq" else np.float16
+        codes = self.ops.download(b.codes, np.int8, (b.n, b.k))
+        d = self.ops.download(b.d, scale, (b.n, b.k // 32))
+        return Blocks(codes, d, None if b.s is None else self.ops.download(b.s, np.float16, (b.n, b.k // 32)), b.quantiser)
+
+    def _blocks_there(self, b: Blocks) -> DeviceBlocks:
+        return DeviceBlocks(b.quantiser, self.ops.upload(b.codes), self.ops.upload(b.d), None, *b.codes.shape)
+
+
+def kernels_on(device: str, *, tuned: bool | None = None) -> DeviceKernels:
+    """The kernels of 'cuda:0', 'hip:1', 'gfx11emu'; raises `runtime.detect.Absent` with the reason where it is not here."""
+    runtime, index = open_device(device)
+    return DeviceKernels(runtime, index, tuned=tuned)
