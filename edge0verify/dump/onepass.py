@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edge0verify.dump.extents import Extents, extents
 from edge0verify.records.errors import InputError
 
 CODE_DIFFERENCES = np.arange(-255, 256)
@@ -134,6 +135,15 @@ class OnePass:
         """The next elements of both sides: C-contiguous arrays of one byte size."""
         self._native.update(_raw(a), _raw(b))
 
+    def update_files(self, a: Extents, b: Extents) -> None:
+        """Two whole datasets, as the only input. RuntimeError where a file ends too early."""
+        handles = [os.open(side.filename, os.O_RDONLY) for side in (a, b)]
+        try:
+            self._native.update_files(handles[0], a.first, a.offset, handles[1], b.first, b.offset)
+        finally:
+            for handle in handles:
+                os.close(handle)
+
     def result(self, shape: tuple[int, ...] | None = None) -> TensorDiff:
         """What was seen so far; `shape` is only recorded."""
         found = self._native.result()
@@ -196,9 +206,11 @@ def compare_datasets(
     threads: int | None = None,
     piece_bytes: int = PIECE_BYTES,
 ) -> TensorDiff:
-    """Compare two HDF5 datasets of one shape and dtype in bounded memory; a thread reads ahead while pieces are compared.
+    """Compare two HDF5 datasets of one shape and dtype in bounded memory.
 
-    Hashes are not checked here (`Reader.verify` does that). Arguments as in `compare_arrays`.
+    Datasets that lie plainly in their files are read by the comparing threads themselves; for others, compressed ones say, a
+    thread reads ahead through HDF5 while pieces are compared. Hashes are not checked here (`Dump.verify` does that). Arguments as
+    in `compare_arrays`; InputError where a file cannot be read.
     """
     name = name or f"{a.file.filename}:{a.name}"
     if dtype == "bf16" and a.dtype == np.uint16 and b.dtype == np.uint16 and a.shape == b.shape:
@@ -206,9 +218,16 @@ def compare_datasets(
     else:
         kind = _common_dtype(a, b, name)
     run = OnePass(kind, nan_equal=nan_equal, ulp_histogram=ulp_histogram, threads=threads)
-    with ReadAhead((a, b), piece_bytes=piece_bytes) as pieces:
-        for pa, pb in pieces:
-            run.update(pa, pb)
+    places = [extents(side) for side in (a, b)]
+    try:
+        if None not in places:
+            run.update_files(*places)
+        else:
+            with ReadAhead((a, b), piece_bytes=piece_bytes) as pieces:
+                for pa, pb in pieces:
+                    run.update(pa, pb)
+    except (OSError, RuntimeError) as wrong:
+        raise InputError(f"{name}: cannot be read: {' '.join(str(wrong).split())[:160]}") from None
     return run.result(a.shape)
 
 

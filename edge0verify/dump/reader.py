@@ -115,7 +115,7 @@ class Dump:
         return self._keys("rows", 2)
 
     def token_keys(self, layer: int | str) -> np.ndarray | None:
-        """i32 [tokens, 3] of a layer's token rows: `rows`, or for the drafter layer, which reads other rows, those of its `pairs`."""
+        """i32 [tokens, 3] of a layer's token rows: `rows`, or for the drafter layer, which reads other rows, of its `pairs`."""
         if layer != "mtp":
             return self.rows()
         pairs = self.pairs(layer)

@@ -77,5 +77,17 @@ NB_MODULE(_onepass, m) {
             nb::gil_scoped_release release;
             self.update(pa, pb, n);
         }, nb::arg("a"), nb::arg("b"), "Feeds the next bytes of both; the GIL is released.")
+        .def("update_files", [](e0::Accumulator& self, int fd_a, std::vector<int64_t> first_a, std::vector<int64_t> offset_a,
+                                int fd_b, std::vector<int64_t> first_b, std::vector<int64_t> offset_b) {
+            e0::Extents a{fd_a, std::move(first_a), std::move(offset_a)}, b{fd_b, std::move(first_b), std::move(offset_b)};
+            for (auto* side : {&a, &b})
+                if (side->first.size() != side->offset.size() + 1 || side->first[0] != 0 || !std::is_sorted(side->first.begin(), side->first.end()))
+                    throw nb::value_error("extents: expected ascending bytes from 0 and one offset each");
+            if (a.first.back() != b.first.back() || a.first.back() % self.element_bytes()) throw nb::value_error("unlike sizes of a and b");
+            int64_t n = a.first.back() / self.element_bytes();
+            nb::gil_scoped_release release;
+            self.update_files(a, b, n);
+        }, nb::arg("fd_a"), nb::arg("first_a"), nb::arg("offset_a"), nb::arg("fd_b"), nb::arg("first_b"), nb::arg("offset_b"),
+             "Two whole datasets from open files: first bytes of their extents (and the end), and where these lie.")
         .def("result", [](const e0::Accumulator& self) { return as_dict(self.result(), self.options()); }, "What was counted so far, as a dict.");
 }

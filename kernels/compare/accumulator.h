@@ -1,9 +1,11 @@
 // Feeds pieces of two tensors, in order and of any length, to the segment comparison and keeps the running result.
 #pragma once
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "extents.h"
 #include "onepass.h"
 #include "port/pool.h"
 
@@ -47,6 +49,27 @@ public:
             done += round;
         }
         hold(a + whole * kSegment * size_, b + whole * kSegment * size_, n - whole * kSegment);
+    }
+
+    // Two whole datasets of n elements, read by the threads that compare them: a segment of each is in a thread's cache at a time.
+    void update_files(const Extents& a, const Extents& b, int64_t n) {
+        if (total_.n || held_) throw std::runtime_error("a comparison from files must be the first");
+        int64_t segments = (n + kSegment - 1) / kSegment;
+        for (int64_t done = 0; done < segments;) {
+            int64_t round = std::min<int64_t>(segments - done, kRound);
+            std::vector<Partial> parts(round);
+            parallel_for(round, threads_, [&](int64_t i) {
+                static thread_local std::vector<char> buffer_a, buffer_b;
+                int64_t at = (done + i) * kSegment, m = std::min(kSegment, n - at);
+                buffer_a.resize(kSegment * size_);
+                buffer_b.resize(kSegment * size_);
+                a.read(buffer_a.data(), at * size_, m * size_);
+                b.read(buffer_b.data(), at * size_, m * size_);
+                run_(buffer_a.data(), buffer_b.data(), m, at, opt_, parts[i]);
+            });
+            for (auto& part : parts) total_.merge(part);
+            done += round;
+        }
     }
 
     Partial result() const {

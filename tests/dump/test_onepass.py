@@ -1,5 +1,8 @@
 """The compiled comparison against a numpy oracle that shares no code with it."""
 
+from dataclasses import replace
+
+import h5py
 import ml_dtypes
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge0verify.dump import _onepass
+from edge0verify.dump.extents import extents
 from edge0verify.dump.onepass import CODE_DIFFERENCES, OnePass, compare_arrays, compare_datasets
 from edge0verify.records.errors import InputError
 
@@ -72,6 +76,9 @@ def oracle(a, b, nan_equal=True):
     }
 
 
+compare_arrays_under_test = compare_arrays
+
+
 def flat(found):
     out = {name: getattr(found, name) for name in EXACT}
     for name in ("max_abs", "max_rel", "max_ulp"):
@@ -80,7 +87,7 @@ def flat(found):
 
 
 def agree(a, b, dtype, *, nan_equal=True, **options):
-    found = compare_arrays(a, b, nan_equal=nan_equal, ulp_histogram=True, **options)
+    found = compare_arrays_under_test(a, b, nan_equal=nan_equal, ulp_histogram=True, **options)
     expected = oracle(a, b, nan_equal)
     assert found.dtype == dtype
     assert flat(found) == {name: expected[name] for name in EXACT}
@@ -255,28 +262,85 @@ class TestRefusals:
             OnePass("f32", isa="sve9")
 
 
-class TestDatasets:
-    @pytest.mark.parametrize("piece_bytes", [100, 4096, 1 << 20])
-    def test_files_give_the_numbers_of_arrays(self, tmp_path, piece_bytes):
-        import h5py
+STORED_AS = {
+    "chunks": {"chunks": (64, 40), "maxshape": (None, 40)},
+    "contiguous": {},
+    "gzip": {"chunks": (100, 40), "compression": "gzip"},
+    "columns": {"chunks": (100, 20)},
+}
 
+
+class TestDatasets:
+    @pytest.fixture(scope="module")
+    @staticmethod
+    def stored(tmp_path_factory):
         rng = np.random.default_rng(2)
-        a = rng.standard_normal((3001, 40), dtype=np.float32)
+        a = rng.standard_normal((7001, 40), dtype=np.float32)
         b = a + np.float32(1e-4)
-        with h5py.File(tmp_path / "x.h5", "w") as f:
-            f.create_dataset("a", data=a, chunks=(64, 40), maxshape=(None, 40))
-            f.create_dataset("b", data=b)
-            found = compare_datasets(f["a"], f["b"], piece_bytes=piece_bytes, ulp_histogram=True)
-            assert same(found, compare_arrays(a, b, ulp_histogram=True))
+        path = tmp_path_factory.mktemp("h5") / "x.h5"
+        with h5py.File(path, "w") as f:
+            for name, options in STORED_AS.items():
+                f.create_dataset(f"a-{name}", data=a, **options)
+                f.create_dataset(f"b-{name}", data=b, **options)
+        return path, compare_arrays(a, b, ulp_histogram=True)
+
+    @pytest.mark.parametrize("piece_bytes", [100, 4096, 1 << 20])
+    @pytest.mark.parametrize("right", STORED_AS)
+    @pytest.mark.parametrize("left", STORED_AS)
+    def test_files_give_the_numbers_of_arrays(self, stored, left, right, piece_bytes):
+        path, expected = stored
+        with h5py.File(path) as f:
+            found = compare_datasets(f[f"a-{left}"], f[f"b-{right}"], piece_bytes=piece_bytes, ulp_histogram=True)
+        assert same(found, expected)
+
+    def test_only_plain_bytes_are_read_past_hdf5(self, stored):
+        with h5py.File(stored[0]) as f:
+            assert [name for name in STORED_AS if extents(f[f"a-{name}"])] == ["chunks", "contiguous"]
+        with h5py.File(stored[0], "r+") as f:
+            assert extents(f["a-chunks"]) is None
 
     def test_an_error_while_reading_reaches_the_caller(self, tmp_path):
-        import h5py
-
         with h5py.File(tmp_path / "x.h5", "w") as f:
             d = f.create_dataset("a", data=np.zeros((5000, 100), np.float32), chunks=(10, 100), compression="gzip", fletcher32=True)
             place = d.id.get_chunk_info(300).byte_offset
         raw = bytearray((tmp_path / "x.h5").read_bytes())
         raw[place + 5] ^= 255
         (tmp_path / "x.h5").write_bytes(raw)
-        with h5py.File(tmp_path / "x.h5") as f, pytest.raises(OSError):
+        with h5py.File(tmp_path / "x.h5") as f, pytest.raises(InputError, match=r"x\.h5:/a: cannot be read"):
             compare_datasets(f["a"], f["a"], piece_bytes=4000)
+
+    def test_a_file_that_shrinks_meanwhile(self, tmp_path):
+        with h5py.File(tmp_path / "x.h5", "w") as f:
+            f["a"] = np.zeros((5000, 100), np.float32)
+        with h5py.File(tmp_path / "x.h5") as f:
+            with (tmp_path / "x.h5").open("r+b") as raw:
+                raw.truncate(1_000_000)
+            with pytest.raises(InputError, match="cannot be read: the file ends too early"):
+                compare_datasets(f["a"], f["a"])
+
+
+class TestTheOracleNotices:
+    """Negative controls: doctored results of the compiled comparison do not pass for right ones."""
+
+    @pytest.mark.parametrize("fault", ["lost element", "stale place", "signed zero", "payload"])
+    def test_a_planted_fault(self, fault, monkeypatch):
+        rng = np.random.default_rng(9)
+        a = rng.standard_normal(3000, dtype=np.float32)
+        b = a + np.float32(0.5)
+        a[5], b[5] = 0.0, -0.0
+        a[6:7].view(np.uint32)[0], b[6:7].view(np.uint32)[0] = 0x7FC00001, 0x7FC00002
+        agree(a, b, "f32")
+
+        def faulty(x, y, **options):
+            found = compare_arrays(x[:-1], y[:-1], **options) if fault == "lost element" else compare_arrays(x, y, **options)
+            changes = {
+                "lost element": {},
+                "stale place": {"max_abs": replace(found.max_abs, index=found.max_abs.index + 1)},
+                "signed zero": {"equal": found.equal + 1},
+                "payload": {"equal": found.equal - 1},
+            }
+            return replace(found, **changes[fault])
+
+        monkeypatch.setitem(globals(), "compare_arrays_under_test", faulty)
+        with pytest.raises(AssertionError):
+            agree(a, b, "f32")
