@@ -23,8 +23,9 @@ class Engine:
     """One model with its caches.
 
     model: from `load_model`.  kernels: compiled kernels of the stages (default: a `Kernels` of its own).  variants: names per
-    stage, keys 'D', 'A' (both of A1 and A2), 'A1', 'A2', 'U'; default 'mmvq'.  float_mode: decoded weights and no activation
-    quantisation.  threads: default all processors.  chunk: tokens that go through all layers together; no result depends on it.
+    stage, keys 'D', 'A' (both of A1 and A2), 'A1', 'A2', 'U', or (layer, stage) for one layer; default 'mmvq'.  float_mode:
+    decoded weights, no activation quantisation.  threads: default all processors.  chunk: tokens that go through all layers
+    together; no result depends on it.
     kernels_for(layer, stage): other kernels for one layer's stage ('D', 'A1', 'A2', 'U', 'linear'), or None.
 
     Everything but the four stages is the same for every variant; see kernels/engine/README.md for the order of operations.
@@ -35,7 +36,7 @@ class Engine:
         model: Model,
         *,
         kernels: Any = None,
-        variants: Mapping[str, str] | None = None,
+        variants: Mapping[Any, str] | None = None,
         float_mode: bool = False,
         threads: int | None = None,
         chunk: int = 512,

@@ -18,10 +18,15 @@ STAGES = ("D", "A1", "A2", "U")
 REFERENCE = "mmvq"
 
 
-def variant_names(variants: Mapping[str, str] | None) -> dict[str, str]:
-    """Names for D, A1, A2, U from a mapping that may say 'A' for both of A1 and A2; what is not named is mmvq."""
+def variant_names(variants: Mapping[Any, str] | None, layer: int | str | None = None) -> dict[str, str]:
+    """Names for D, A1, A2, U from a mapping that may say 'A' for both of A1 and A2; what is not named is mmvq.
+
+    A key (layer, stage) holds for that layer alone and wins over the stage's; without `layer` such keys are left out.
+    """
+    common = {key: name for key, name in (variants or {}).items() if not isinstance(key, tuple)}
+    own = {key[1]: name for key, name in (variants or {}).items() if isinstance(key, tuple) and key[0] == layer}
     names = dict.fromkeys(STAGES, REFERENCE)
-    for stage, name in (variants or {}).items():
+    for stage, name in (*common.items(), *own.items()):
         if stage == "A":
             names["A1"] = names["A2"] = name
         elif stage in names:
@@ -32,14 +37,14 @@ def variant_names(variants: Mapping[str, str] | None) -> dict[str, str]:
 
 
 class QuantOps:
-    """Stands beside FloatOps.  `choices[stage]` says which variant was asked for and which one runs."""
+    """Stands beside FloatOps.  `choices[stage]` says which variant was asked for and which one runs, where a layer has no own."""
 
     def __init__(
         self,
         model: Model,
         *,
         kernels: Kernels | None,
-        variants: Mapping[str, str] | None,
+        variants: Mapping[Any, str] | None,
         threads: int,
         kernels_for: Callable[[Any, str], Kernels | None] | None,
     ) -> None:
@@ -48,15 +53,28 @@ class QuantOps:
         self._model = model
         self.kernels = Kernels(threads=threads) if kernels is None else kernels
         self._kernels_for = kernels_for
-        names = variant_names(variants)
         formats = {"D": "latent_down.weight", "U": "latent_up.weight", "A1": model.layer(0, "ffn_gate_exps").name,
                    "A2": model.layer(0, "ffn_down_exps").name}
-        self.choices: dict[str, Choice] = {s: resolve(s, names[s], model.tensor(formats[s]).fmt) for s in STAGES}
-        stored, read = self.choices["A1"].runs.rules.store, self.choices["A2"].runs.rules.operand
+        self._formats = {stage: model.tensor(name).fmt for stage, name in formats.items()}
+        self.choices = self._choose(variant_names(variants))
+        layers = {key[0] for key in (variants or {}) if isinstance(key, tuple)}
+        unknown = layers - set(model.config.layer_ids)
+        if unknown:
+            raise InputError(f"variants: expected layers {', '.join(map(str, model.config.layer_ids))}, found {unknown.pop()!r}")
+        self._own = {layer: self._choose(variant_names(variants, layer)) for layer in layers}
+
+    def _choose(self, names: Mapping[str, str]) -> dict[str, Choice]:
+        choices = {s: resolve(s, names[s], self._formats[s]) for s in STAGES}
+        stored, read = choices["A1"].runs.rules.store, choices["A2"].runs.rules.operand
         if stored != read:
             raise InputError(
                 f"variants: A2 {names['A2']} expects {read} blocks, A1 {names['A1']} stores {stored} ones; choose both by A"
             )
+        return choices
+
+    def choices_of(self, layer: int | str) -> dict[str, Choice]:
+        """What was asked for and what runs in one layer."""
+        return self._own.get(layer, self.choices)
 
     def _at(self, layer: int | str, stage: str) -> Kernels:
         return (self._kernels_for(layer, stage) if self._kernels_for else None) or self.kernels
@@ -71,7 +89,7 @@ class QuantOps:
         self, layer: int | str, h: np.ndarray, ids: np.ndarray, weights: np.ndarray, emit: Emit, capture: bool
     ) -> np.ndarray:
         """D, A1, A2, U of one layer: h float32 [n, hidden], ids int32 [n, k], weights float32 [n, k] -> u float32 [n, hidden]."""
-        run = {stage: choice.runs for stage, choice in self.choices.items()}
+        run = {stage: choice.runs for stage, choice in self.choices_of(layer).items()}
 
         def at(stage):
             kernels = self._at(layer, stage)

@@ -120,3 +120,22 @@ def test_variants_that_do_not_fit(model, variants, message):
 def test_aliases(model, ids):
     engine = Engine(model, variants={"D": "native", "A": "fused_q3k", "U": "latent_u_grouped"}, threads=1)
     assert [engine.ops.choices[s].runs.name for s in ("D", "A1", "A2", "U")] == ["mmvq", "w11", "w11", "mmvq"]
+
+
+class TestVariantsPerLayer:
+    def test_one_layer_on_another_variant_changes_that_layer_and_what_follows(self, model):
+        tokens = np.arange(97, 120, dtype=np.int32)
+
+        def rows(variants):
+            seen = {}
+            Engine(model, variants=variants, threads=1).prefill(tokens, tap=lambda layer, name, at, value: seen.setdefault((layer, name), value))
+            return seen
+
+        plain, mixed = rows({}), rows({(2, "A"): "mmq"})
+        assert all((plain[layer, "a-yl"] == mixed[layer, "a-yl"]).all() for layer in (0, 1))
+        assert (plain[2, "d-xl"] == mixed[2, "d-xl"]).all() and mixed[2, "a-h"].quantiser == "mmq"
+        assert mixed[3, "a-h"].quantiser == "mmvq" and (plain[3, "d-xl"] != mixed[3, "d-xl"]).any()
+
+    def test_a_layer_that_the_model_has_not_is_refused(self, model):
+        with pytest.raises(InputError, match="found 9"):
+            Engine(model, variants={(9, "A"): "mmq"})
