@@ -319,7 +319,9 @@ class TestRefusedFiles:
             f.move("layers/001/a-yl", "layers/001/a-yy")
             del f["layers/mtp/u"]
             f["layers/mtp/u"] = np.zeros((0, 96), np.float32)
-            f["layers/mtp/u"].attrs["sha256"] = hashlib.sha256(b"").hexdigest()
+            del f["layers/mtp/a-yl"]
+            f["layers/mtp/a-yl"] = np.zeros((0, 64), np.float32)
+            f["layers/mtp/a-yl"].attrs["sha256"] = hashlib.sha256(b"").hexdigest()
 
         with open_dump(self.doctored(tmp_path, change)) as dump:
             assert dump.missing() == [(0, "u"), (1, "a-yl")]
