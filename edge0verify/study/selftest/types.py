@@ -1,0 +1,45 @@
+"""What the self test is made of: faults, legitimate changes, and what came of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from edge0verify.numerics.blocks import Blocks
+
+Tensor = np.ndarray | Blocks
+Tensors = dict[str, Tensor]
+Doctor = Callable[[Tensors, np.random.Generator, Mapping[str, Tensor]], Tensors]
+"""(outputs, rng, inputs) -> outputs.
+
+outputs: what one variant wrote for one stage of one layer, a copy that may be changed in place; n tokens of k slots, pairs = n*k in
+token-major order (pair = token*k + slot).
+  D: d-hq Blocks [n, hidden], d-xl f32 [n, latent], d-xlq Blocks [n, latent]
+  A: a-gate f32 [pairs, ff], a-up f32 [pairs, ff], a-h Blocks [pairs, ff], a-y f32 [pairs, latent], a-yl f32 [n, latent]
+  U: u-ylq Blocks [n, latent], u f32 [n, hidden]
+inputs: what the stage read (never to be changed).
+  D: ffn-in f32 [n, hidden]
+  A: d-xl f32 [n, latent], d-xlq Blocks [n, latent], route-ids i32 [n, k], route-weights f32 [n, k]
+  U: a-yl f32 [n, latent]
+rng: a generator of a fixed seed, the same in each run.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doctored:
+    """A fault made in the outputs of a kernel after it ran, as a wrong kernel or a wrong dump would have left them."""
+
+    name: str
+    stage: str
+    """'D', 'A' or 'U'."""
+    tensor: str
+    """The first tensor that the fault shows in: its entries (`T`, `T.d`, `T.s`) must name a cause of `expect`."""
+    expect: tuple[str, ...]
+    """Names of the causes that are right for it (records.causes)."""
+    apply: Doctor
+    variant: str = "w11"
+    """The variant whose outputs are doctored."""
+    what: str = ""
+    """One line for the reader: what went wrong in this engine."""
