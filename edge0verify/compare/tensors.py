@@ -75,7 +75,10 @@ def _chunk(evidence: Evidence, comparator: ModuleType, part: slice) -> Chunk:
         figures = Metrics.of(elements)
         if name == evidence.tensor and evidence.kind != "ids":
             figures.add_oracle(elements, *(_cut(x, part) for x in _oracles(evidence)))
-        found[name] = (causes.label_chunk(elements), figures)
+        labels = causes.label_chunk(elements)
+        if evidence.inherited is not None:
+            causes.mark_inherited(labels, elements, evidence.inherited[part])
+        found[name] = (labels, figures)
     return found
 
 

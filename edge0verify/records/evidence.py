@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from edge0verify.numerics.bias import Bias
     from edge0verify.numerics.blocks import Blocks
 
 KINDS = ("rows", "blocks", "ids")
@@ -28,6 +29,8 @@ class Side:
     """Kind `blocks`: the stored codes [n, m], scales [n, m/32] and, for some quantisers, block sums."""
     ids: np.ndarray | None = None
     """Kind `ids`: i32 [n, k]."""
+    chosen: np.ndarray | None = None
+    """Kind `ids`: i32 [n, k], what the declared rule chooses from the side's own known logits."""
     t: np.ndarray | None = None
     """f64 [n, m], own oracle: the value from the variant's own declared operands."""
     bound: np.ndarray | None = None
@@ -43,9 +46,39 @@ class Side:
     """Kind `rows`: outcome of the bias test on this side's rows (`numerics.bias.Bias.as_dict()`, with `rows`, the number of
     rows it saw); None where it was not made."""
 
+    bias: Bias | Mapping[str, Any] | None = None
+    """Outcome of the bias test on these rows, or its `as_dict()`."""
+    previous: Side | None = None
+    """What the same buffer held before (another run, pass or layer): a row of it that shows up here is `stale`."""
+    terms: Callable[[np.ndarray], np.ndarray] | None = None
+    """terms(rows int [r]) -> f64 [K blocks, r, m], what each block of the inner dimension adds to t; asked only where
+    something is wrong, to find a part of the sum that was left out or taken twice."""
+
     def present(self, kind: str) -> bool:
         """Whether this side holds a result of that kind at all."""
         return {"rows": self.rows, "blocks": self.blocks, "ids": self.ids}[kind] is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Router:
+    """What the experts of a route were chosen from."""
+
+    a: np.ndarray | None
+    """f32 [n, experts], side a's logits."""
+    b: np.ndarray | None
+    bound: np.ndarray | None = None
+    """f64 [n, experts]: how far a logit may lie from its exact value; None where nothing is known of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoneRows:
+    """Rows that one side alone has: its router chose an expert that the other's did not."""
+
+    a: np.ndarray
+    """i32 [l, c], keys of the rows that only a has."""
+    b: np.ndarray
+    within: bool | None = None
+    """Whether the flips behind them lie within the router's bound; None where that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +105,20 @@ class Evidence:
     """Names of the c key columns: (pass, position, accepted) or (pass, position, slot, expert, accepted)."""
     limit: int | None = None
     """Kind `ids`: ids must be below this."""
+    inherited: np.ndarray | None = None
+    """bool [n]: rows whose stage inputs differ between the sides, so that what differs in them, though each side conforms on its
+    own inputs, came from an earlier stage (cause `cascade`). None where both sides had the same inputs."""
+    removed: np.ndarray | None = None
+    """bool [n]: rows in which replaying the stage on identical inputs removes the difference (cause `cascade`), for sides that
+    nothing judges on their own inputs."""
+    earlier: str = ""
+    """The stage where an inherited difference began, for the reader: 'layer 2 route'."""
+    router: Router | None = None
+    """Kind `ids`: the logits behind them."""
+    lone: LoneRows | None = None
+    """Rows without a partner; they count as `route-flip`."""
+    reference: Side | None = None
+    """The reference path's own result where it is neither a nor b: `compare.reference` says whether it can be trusted."""
     declared: str = ""
     """The flag that declares that this tensor differs (cause `by-design`)."""
 

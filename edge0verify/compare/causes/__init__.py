@@ -2,7 +2,8 @@
 
 A module holds `CAUSE`, a pure decision `plan(...) -> bool` (can it apply here at all?) and `execute(...) -> mask` (to which
 elements?). Element causes look at one element at a time and run on chunks of rows; rest causes look at the whole tensor and
-run once, on what breaks a contract and is still without a cause. A new cause is a module here and its place in a tuple.
+run once, on what breaks a contract and is still without a cause. `cascade` stands beside the tuples: it renames conforming
+differences in rows whose inputs differ. A new cause is a module here and its place in a tuple.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 
 from edge0verify.compare.causes import (
     by_design,
+    cascade,
     equal,
     loose,
     nonfinite,
@@ -53,6 +55,11 @@ def label_chunk(elements: Elements) -> np.ndarray:
         if module.plan(elements):
             labels[left & module.execute(elements)] = NUMBER[module.CAUSE.name]
     return labels
+
+
+def mark_inherited(labels: np.ndarray, elements: Elements, inherited: np.ndarray) -> None:
+    """Name what differs and conforms `cascade` in the rows whose inputs differ (`inherited`, bool [rows]); in place."""
+    labels[cascade.execute(elements, labels, inherited, NUMBER, OPEN)] = NUMBER[cascade.CAUSE.name]
 
 
 def label_rest(labels: np.ndarray, rest: Rest) -> None:

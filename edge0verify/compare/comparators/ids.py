@@ -51,17 +51,18 @@ def entries(evidence: Evidence) -> tuple[Entry, ...]:
 
 
 def elements(evidence: Evidence, part: slice | np.ndarray) -> dict[str, Elements]:
-    """The elements of rows `part`. An id that differs breaks the contract of neither side by itself, so both keep theirs
-    only where the ids agree: what a flip is worth is for the router's bound to say."""
+    """The elements of rows `part`. A side keeps its contract where an id is the one that the rule chooses from the side's own
+    logits; where those are not known, only where the ids agree: what a flip is worth is for the router's bound to say."""
     assert evidence.a.ids is not None and evidence.b.ids is not None
     a, b = evidence.a.ids[part], evidence.b.ids[part]
     same = a == b
+    rule_a, rule_b = (same if s.chosen is None else i == s.chosen[part] for s, i in ((evidence.a, a), (evidence.b, b)))
     none = np.zeros(same.shape, bool)
     made = Elements(
         unit="id",
         same=same,
-        a=Judged(nonfinite=none, poison=none, keeps=valid(a, evidence.limit) & same),
-        b=Judged(nonfinite=none, poison=none, keeps=valid(b, evidence.limit) & same),
+        a=Judged(nonfinite=none, poison=none, keeps=valid(a, evidence.limit) & rule_a),
+        b=Judged(nonfinite=none, poison=none, keeps=valid(b, evidence.limit) & rule_b),
         values_a=a.astype(np.float64),
         values_b=b.astype(np.float64),
         declared=bool(evidence.declared),
