@@ -2,5 +2,5 @@
 nanobind_add_module(_oracle NB_STATIC NOMINSIZE kernels/bind/study.cpp)
 target_include_directories(_oracle PRIVATE kernels)
 target_link_libraries(_oracle PRIVATE Threads::Threads)
-e0_isa_objects(_oracle kernels/study/rows.cpp)
+e0_isa_objects(_oracle kernels/study/rows.cpp kernels/study/spread.cpp)
 install(TARGETS _oracle LIBRARY DESTINATION edge0verify/study)

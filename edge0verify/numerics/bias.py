@@ -122,6 +122,22 @@ class BiasTest:
             self._zb[b] += (z * x).sum()
             self._bb[b] += (x * x).sum()
 
+    def add_sums(self, totals: np.ndarray, blocks: np.ndarray, columns: np.ndarray, rows: int, places=()) -> None:
+        """Add `rows` rows of which only the sums are known.
+
+        totals float64 [7]: count, z, z^2, z*sign(t), z*x, x^2 with x = t/sigma, suspects; blocks [2, blocks]: z*x and x^2 of each
+        term; columns [3, columns]: count, z, z^2; places: (row, column, z) of suspects, rows counted from the first of these.
+        """
+        self._places.extend((self._rows + row, column, z) for row, column, z in places[:_KEPT - len(self._places)])
+        self._rows += rows
+        self._n += int(totals[0])
+        self._z, self._zz, self._zs = self._z + totals[1], self._zz + totals[2], self._zs + totals[3]
+        self._zx, self._xx = self._zx + totals[4], self._xx + totals[5]
+        self._suspects += int(totals[6])
+        self._zb += blocks[0]
+        self._bb += blocks[1]
+        self._column += columns
+
     def result(self) -> Bias:
         """Statistics of all that was added, with the reasons to call it biased."""
         n = self._n

@@ -17,7 +17,7 @@ from edge0verify.numerics.blocks import Blocks
 from edge0verify.numerics.contracts import Contract, contract
 from edge0verify.numerics.quantise import quantise
 from edge0verify.records.evidence import Evidence, Side
-from edge0verify.study import oracle
+from edge0verify.study import bias, oracle
 from edge0verify.study.replay import StageOutput
 
 TOKEN_KEYS = ("pass", "position", "accepted")
@@ -78,7 +78,10 @@ def _product(scene: Scene, stage: str, source: np.ndarray, tensor, names: tuple[
     exact = [Side(blocks=o[operand], exact=q, store=c.operand) for (c, q, _, _), o in zip(sides, outputs)]
     yield Evidence(tensor=operand, kind="blocks", a=exact[0], b=exact[1], **common)
     truth = oracle.float_rows(tensor, source, threads=scene.threads)
-    written = [Side(rows=o[rows], t=t, bound=b) for (_, _, t, b), o in zip(sides, outputs)]
+    written = [
+        Side(rows=o[rows], t=t, bound=b, bias=bias.rows_bias(c, tensor, q, o[rows], threads=scene.threads))
+        for (c, q, t, b), o in zip(sides, outputs)
+    ]
     yield Evidence(tensor=rows, kind="rows", a=written[0], b=written[1], oracle=truth, **common)
     if stored is not None:
         kept = [Side(rows=o[rows], blocks=o[stored], t=t, bound=b, store=c.store) for (c, _, t, b), o in zip(sides, outputs)]
@@ -119,17 +122,21 @@ def _experts(scene: Scene) -> Iterator[Evidence]:
         first.append(
             (
                 c,
+                operands,
                 *oracles.get(("gate", c.operand), c, gate, operands, experts),
                 *oracles.get(("up", c.operand), c, up, operands, experts),
             )
         )
     true_gate = oracle.float_rows(gate, xl[token], experts=experts, threads=threads)
     true_up = oracle.float_rows(up, xl[token], experts=experts, threads=threads)
-    for tensor, at, truth in (("a-gate", 1, true_gate), ("a-up", 3, true_up)):
-        sides = [Side(rows=o[tensor], t=f[at], bound=f[at + 1]) for f, o in zip(first, outputs)]
+    for tensor, weight, at, truth in (("a-gate", gate, 2, true_gate), ("a-up", up, 4, true_up)):
+        sides = []
+        for f, o in zip(first, outputs):
+            found = bias.rows_bias(f[0], weight, f[1], o[tensor], experts=experts, threads=threads)
+            sides.append(Side(rows=o[tensor], t=f[at], bound=f[at + 1], bias=found))
         yield Evidence(tensor=tensor, kind="rows", stage="A1", a=sides[0], b=sides[1], oracle=truth, **pairs)
     sides = []
-    for (c, tg, bg, tp, bp), o in zip(first, outputs):
+    for (c, _, tg, bg, tp, bp), o in zip(first, outputs):
         th, bh = oracle.swiglu(tg, bg, tp, bp, threads=threads)
         sides.append(Side(blocks=o["a-h"], t=th, bound=bh, store=c.store))
     true_h = oracle.swiglu_value(true_gate, true_up, threads=threads)
@@ -141,9 +148,11 @@ def _experts(scene: Scene) -> Iterator[Evidence]:
     for name, o in zip(scene.variants, outputs):
         c = contract("A2", name)
         t, s = oracle.own_sums(c, down, o["a-h"], experts=experts, threads=threads)
-        products.append(Side(rows=o["a-y"], t=t, bound=oracle.bound_of(c, down, s)))
+        found = bias.rows_bias(c, down, o["a-h"], o["a-y"], experts=experts, threads=threads)
+        products.append(Side(rows=o["a-y"], t=t, bound=oracle.bound_of(c, down, s), bias=found))
         ty, by = oracle.expert_sum(c, down, t, s, weights, threads=threads)
-        sums.append(Side(rows=o["a-yl"], t=ty, bound=by))
+        found = bias.expert_sum_bias(c, o["a-y"], weights, ids, o["a-yl"], threads=threads)
+        sums.append(Side(rows=o["a-yl"], t=ty, bound=by, bias=found))
     true_y = oracle.float_rows(down, true_h, experts=experts, threads=threads)
     yield Evidence(tensor="a-y", kind="rows", stage="A2", a=products[0], b=products[1], oracle=true_y, **pairs)
     true_yl = np.einsum("nk,nkm->nm", weights.astype(np.float64), true_y.reshape(*ids.shape, -1))

@@ -56,11 +56,11 @@ def own_sums(contract: Contract, tensor: WeightTensor, blocks: Blocks, *, expert
     Terms are the integer dots of `contract.granularity` values times both scales.  tensor: quantised [M, K], or [experts, M, K]
     with `experts` int [rows] naming each row's.  ValueError where shapes do not fit or the weights are not quantised.
     """
-    weights = _packed(tensor, _threads(threads))
+    weights = packed(tensor, thread_count(threads))
     n, m = blocks.codes.shape[0], tensor.shape[-2]
     t, s = np.empty((n, m)), np.empty((n, m))
     codes, scales = np.ascontiguousarray(blocks.codes), np.ascontiguousarray(blocks.dot_scale())
-    _oracle.rows(weights, codes, scales, contract.granularity, _ids(experts), t, s, _threads(threads))
+    _oracle.rows(weights, codes, scales, contract.granularity, _ids(experts), t, s, thread_count(threads))
     return t, s
 
 
@@ -84,7 +84,7 @@ def float_rows(tensor: WeightTensor, x: np.ndarray, *, experts: np.ndarray | Non
     """
     x = np.ascontiguousarray(x)
     out = np.empty((x.shape[0], tensor.shape[-2]))
-    _oracle.float_rows(_packed_values(tensor, _threads(threads)), x, _ids(experts), out, _threads(threads))
+    _oracle.float_rows(_packed_values(tensor, thread_count(threads)), x, _ids(experts), out, thread_count(threads))
     return out
 
 
@@ -96,7 +96,7 @@ def swiglu(gate: np.ndarray, gate_bound: np.ndarray, up: np.ndarray, up_bound: n
     """
     t, bound = np.empty(gate.shape), np.empty(gate.shape)
     factors = [np.ascontiguousarray(v, np.float64) for v in (gate, up, gate_bound, up_bound)]
-    _oracle.swiglu(*factors, t, bound, _threads(threads))
+    _oracle.swiglu(*factors, t, bound, thread_count(threads))
     return t, bound
 
 
@@ -111,11 +111,12 @@ def expert_sum(contract: Contract, tensor: WeightTensor, t: np.ndarray, s: np.nd
     """(t, bound) of a-yl, float64 [tokens, latent], from the pairs' t and s (token-major) and the route weights f32 [tokens, k]."""
     n, k = weights.shape
     out_t, out_s = np.empty((n, t.shape[1])), np.empty((n, t.shape[1]))
-    _oracle.expert_sum(t, s, np.ascontiguousarray(weights, np.float32), out_t, out_s, _threads(threads))
+    _oracle.expert_sum(t, s, np.ascontiguousarray(weights, np.float32), out_t, out_s, thread_count(threads))
     return out_t, bound_of(contract, tensor, out_s, k=k)
 
 
-def _packed(tensor: WeightTensor, threads: int) -> _oracle.Weights:
+def packed(tensor: WeightTensor, threads: int) -> _oracle.Weights:
+    """The tensor as the compiled oracle takes it, decoded once for as long as the tensor lives."""
     if tensor not in _PACKED:
         u = formats.unpack(tensor.fmt, tensor.raw)
         sub = None if u.sc is None else np.ascontiguousarray(u.sc)
@@ -133,5 +134,6 @@ def _ids(experts: np.ndarray | None) -> np.ndarray | None:
     return None if experts is None else np.ascontiguousarray(experts, np.int32)
 
 
-def _threads(threads: int | None) -> int:
+def thread_count(threads: int | None) -> int:
+    """The number asked for, or the processors this process may use."""
     return threads or len(os.sched_getaffinity(0))

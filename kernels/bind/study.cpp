@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -12,16 +13,18 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "port/pool.h"
 #include "study/rows.h"
+#include "study/spread.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace e0_oracle {
-#define E0_DECLARE(isa) namespace isa { extern const Table table; }
+#define E0_DECLARE(isa) namespace isa { extern const Table table; extern const SpreadTable spread_table; }
 #ifdef E0_HAVE_baseline
 E0_DECLARE(baseline)
 #endif
@@ -42,23 +45,29 @@ using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
 
-std::vector<const Table*> usable() {
-    std::vector<const Table*> out;
+struct Isa {
+    const Table* rows;
+    const SpreadTable* spread;
+};
+
+std::vector<Isa> usable() {
+    std::vector<Isa> out;
 #ifdef E0_HAVE_avx512
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
-        out.push_back(&avx512::table);
+        out.push_back({&avx512::table, &avx512::spread_table});
 #endif
 #ifdef E0_HAVE_avx2
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) out.push_back(&avx2::table);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+        out.push_back({&avx2::table, &avx2::spread_table});
 #endif
-    out.push_back(&baseline::table);
+    out.push_back({&baseline::table, &baseline::spread_table});
     return out;
 }
 
-const Table& by_name(const std::string& name) {
-    for (const Table* t : usable())
-        if (name.empty() || name == t->name) return *t;
+Isa by_name(const std::string& name) {
+    for (const Isa& isa : usable())
+        if (name.empty() || name == isa.rows->name) return isa;
     throw std::invalid_argument("instruction set " + name + ": not built or not usable on this machine");
 }
 
@@ -90,7 +99,7 @@ void weight_shape(const A& a, const char* name, int64_t& experts, int64_t& rows,
 }
 
 struct Weights {
-    const Table* isa;
+    Isa isa;
     Packed packed;
 };
 
@@ -110,19 +119,19 @@ void make_weights(Weights* self, In<int8_t> q, In<float> d, std::optional<In<int
         weight_shape(*sub, "sub", se, sm, sk);
         need(se == e && sm == m && sk == k / 16, "sub: expected one scale per 16 values of q " + shape(q) + ", found " + shape(*sub));
     }
-    const Table& table = by_name(isa);
+    const Isa table = by_name(isa);
     Packed packed;
     {
         nb::gil_scoped_release free;
-        packed = table.pack(q.data(), d.data(), per_row, sub ? sub->data() : nullptr, e, m, k, threads);
+        packed = table.rows->pack(q.data(), d.data(), per_row, sub ? sub->data() : nullptr, e, m, k, threads);
     }
-    new (self) Weights{&table, std::move(packed)};
+    new (self) Weights{table, std::move(packed)};
 }
 
 void make_float_weights(FloatWeights* self, In<float> w, const std::string& isa, int threads) {
     int64_t e, m, k;
     weight_shape(w, "w", e, m, k);
-    const Table& table = by_name(isa);
+    const Table& table = *by_name(isa).rows;
     PackedFloats packed;
     {
         nb::gil_scoped_release free;
@@ -177,7 +186,7 @@ void rows(const Weights& w, In<int8_t> codes, In<float> scales, int granularity,
          "granularity: expected 4, 16 or 32, found " + std::to_string(granularity));
     const Plan plan = make_plan(experts, n, p.experts);
     nb::gil_scoped_release free;
-    w.isa->rows({&p, codes.data(), scales.data(), plan.order.data(), plan.runs.data(), (int64_t)plan.runs.size(), granularity, t.data(),
+    w.isa.rows->rows({&p, codes.data(), scales.data(), plan.order.data(), plan.runs.data(), (int64_t)plan.runs.size(), granularity, t.data(),
                  s.data(), threads});
 }
 
@@ -244,24 +253,102 @@ void expert_sum(In<double> t, In<double> s, In<float> w, Out<double> out_t, Out<
     });
 }
 
+// Where the sums of the bias test go: [7] counts and totals, [2, terms], [3, columns].
+struct SumsOut {
+    Out<double> totals, blocks, columns;
+};
+
+void need_sums(const SumsOut& out, int64_t terms, int64_t columns) {
+    need(out.totals.ndim() == 1 && out.totals.shape(0) == 7, "totals: expected [7], found " + shape(out.totals));
+    need_matrix(out.blocks, "blocks", 2, terms);
+    need_matrix(out.columns, "columns", 3, columns);
+}
+
+// Adds the parts in their order, so that no number depends on threads, and returns the places of suspects.
+std::vector<std::tuple<int64_t, int64_t, double>> add_up(const std::vector<BiasSums>& parts, const SumsOut& out, int64_t terms, int64_t columns) {
+    std::vector<std::tuple<int64_t, int64_t, double>> places;
+    double *total = out.totals.data(), *block = out.blocks.data(), *column = out.columns.data();
+    for (const BiasSums& s : parts) {
+        const double values[] = {s.n, s.z, s.zz, s.zs, s.zx, s.xx, s.suspects};
+        for (int i = 0; i < 7; ++i) total[i] += values[i];
+        for (int64_t b = 0; b < terms; ++b) {
+            block[b] += s.zb[b];
+            block[terms + b] += s.bb[b];
+        }
+        for (int64_t c = 0; c < columns; ++c) {
+            column[c] += s.column_n[c];
+            column[columns + c] += s.column_z[c];
+            column[2 * columns + c] += s.column_zz[c];
+        }
+        for (const Place& p : s.places) places.emplace_back(p.row, p.column, p.z);
+    }
+    std::sort(places.begin(), places.end());
+    return places;
+}
+
+auto spread_rows(const Weights& w, In<int8_t> codes, In<float> scales, bool narrow, const std::string& order,
+                 std::optional<In<int32_t>> experts, In<float> y, Out<double> totals, Out<double> blocks, Out<double> columns, int threads) {
+    static const char* const names[] = {"f64", "lanes", "product-first", "dot-first", "q3k-lanes", "q3k-halves"};
+    const auto at = std::find(std::begin(names), std::end(names), order);
+    need(at != std::end(names), "order: found " + order);
+    const Order kind = (Order)(at - std::begin(names));
+    const Packed& p = w.packed;
+    need(p.has_sub || kind < Order::Q3K_LANES, "order " + order + ": expected weights with a scale per 16 values");
+    need(codes.ndim() == 2, "codes: expected [rows, cols], found " + shape(codes));
+    const int64_t n = (int64_t)codes.shape(0);
+    need_matrix(codes, "codes", n, p.cols);
+    need_matrix(scales, "scales", n, p.cols / 32);
+    need_matrix(y, "y", n, p.rows);
+    const SumsOut out{totals, blocks, columns};
+    need_sums(out, p.cols / 32, p.rows);
+    const Plan plan = make_plan(experts, n, p.experts);
+    std::vector<BiasSums> parts(plan.runs.size());
+    nb::gil_scoped_release free;
+    w.isa.spread->rows({&p, codes.data(), scales.data(), narrow, kind, plan.order.data(), plan.runs.data(), (int64_t)plan.runs.size(),
+                        y.data(), parts.data(), threads});
+    return add_up(parts, out, p.cols / 32, p.rows);
+}
+
+auto spread_experts(In<float> y, In<float> weights, In<int32_t> slots, In<float> yl, bool once, Out<double> totals, Out<double> blocks,
+                    Out<double> columns, const std::string& isa, int threads) {
+    need(weights.ndim() == 2 && yl.ndim() == 2, "expected weights [rows, k] and yl [rows, m]");
+    const int64_t n = (int64_t)weights.shape(0), k = (int64_t)weights.shape(1), m = (int64_t)yl.shape(1);
+    need_matrix(y, "y", n * k, m);
+    need_matrix(slots, "slots", n, k);
+    need_matrix(yl, "yl", n, m);
+    for (int64_t i = 0; i < n * k; ++i) need(slots.data()[i] >= 0 && slots.data()[i] < k, "slots: expected numbers below k");
+    const SumsOut out{totals, blocks, columns};
+    need_sums(out, k, m);
+    constexpr int64_t kRows = 256;
+    std::vector<BiasSums> parts((size_t)((n + kRows - 1) / kRows));
+    const Isa table = by_name(isa);
+    nb::gil_scoped_release free;
+    table.spread->experts({y.data(), weights.data(), slots.data(), yl.data(), n, k, m, once, kRows, parts.data(), threads});
+    return add_up(parts, out, k, m);
+}
+
 }  // namespace
 
 NB_MODULE(_oracle, m) {
     m.doc() = "float64 values of quantised products from their operands; independent of the kernels it judges";
     m.def("isas", [] {
         std::vector<std::string> names;
-        for (const Table* t : usable()) names.push_back(t->name);
+        for (const Isa& t : usable()) names.push_back(t.rows->name);
         return names;
     }, "Instruction sets built and usable here, best first.");
     nb::class_<Weights>(m, "Weights")
         .def("__init__", make_weights, "q"_a, "d"_a, "sub"_a = nb::none(), "isa"_a = "", "threads"_a = 1)
         .def_prop_ro("shape", [](const Weights& w) { return nb::make_tuple(w.packed.experts, w.packed.rows, w.packed.cols); })
-        .def_prop_ro("isa", [](const Weights& w) { return std::string(w.isa->name); });
+        .def_prop_ro("isa", [](const Weights& w) { return std::string(w.isa.rows->name); });
     nb::class_<FloatWeights>(m, "FloatWeights")
         .def("__init__", make_float_weights, "w"_a, "isa"_a = "", "threads"_a = 1)
         .def_prop_ro("shape", [](const FloatWeights& w) { return nb::make_tuple(w.packed.experts, w.packed.rows, w.packed.cols); });
     m.def("rows", rows, "weights"_a, "codes"_a, "scales"_a, "granularity"_a, "experts"_a.none(), "t"_a, "s"_a, "threads"_a = 1);
     m.def("float_rows", float_rows, "weights"_a, "x"_a, "experts"_a.none(), "out"_a, "threads"_a = 1);
+    m.def("spread_rows", spread_rows, "weights"_a, "codes"_a, "scales"_a, "narrow"_a, "order"_a, "experts"_a.none(), "y"_a, "totals"_a,
+          "blocks"_a, "columns"_a, "threads"_a = 1);
+    m.def("spread_experts", spread_experts, "y"_a, "weights"_a, "slots"_a, "yl"_a, "once"_a, "totals"_a, "blocks"_a, "columns"_a,
+          "isa"_a = "", "threads"_a = 1);
     m.def("swiglu", swiglu, "g"_a, "p"_a, "bg"_a, "bp"_a, "h"_a, "bound"_a, "threads"_a = 1);
     m.def("expert_sum", expert_sum, "t"_a, "s"_a, "weights"_a, "out_t"_a, "out_s"_a, "threads"_a = 1);
 }
