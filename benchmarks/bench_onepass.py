@@ -89,13 +89,13 @@ def numpy_figures(a: np.ndarray, b: np.ndarray) -> tuple:
 
 def polygraphy_run(a: np.ndarray, b: np.ndarray):
     try:
-        from polygraphy.comparator import CompareFunc, IterationResult
+        from polygraphy.comparator import IterationResult, SimpleCompareFunc
         from polygraphy.logger import G_LOGGER
     except ImportError:
         return None
     G_LOGGER.module_severity = G_LOGGER.CRITICAL
     one, two = IterationResult(outputs={"x": a}), IterationResult(outputs={"x": b})
-    return lambda: CompareFunc.simple(check_error_stat="max")(one, two)
+    return lambda: SimpleCompareFunc(check_error_stat="max")(one, two)
 
 
 def in_memory(mebibytes: int, repeat: int, others: bool) -> list[Figure]:
@@ -128,7 +128,7 @@ def manifest() -> Manifest:
 
 def write_dump(path: Path, mebibytes: int, shift: float) -> float:
     """A dump of one f32 tensor; the seconds it took."""
-    rows = 65536
+    rows = 16384
     x = np.random.default_rng(1).standard_normal((rows, COLUMNS), dtype=np.float32)
     begin = time.perf_counter()
     with DumpWriter(path, manifest=manifest(), overwrite=True) as w:

@@ -33,3 +33,10 @@ def test_a_gibibyte_is_compared_under_300_mebibytes(tmp_path):
     print(f"peak resident {peak_kib // 1024} MiB, {spent:.2f} s")
     assert n * 4 * 2 == 1 << 30 and 2.0**-13 < max_abs < 2.0**-10
     assert peak_kib < 300 * 1024
+
+
+def test_the_benchmark_runs_and_names_its_targets(tmp_path):
+    code = f"import runpy, sys; sys.argv = ['b', '--size', '2', '--repeat', '1', '--h5', '--no-others', '--dir', {str(tmp_path)!r}]\n"
+    out = run(code + "runpy.run_path('benchmarks/bench_onepass.py', run_name='__main__')")
+    assert out.returncode in (0, 1) and out.stderr == ""             # two MiB say nothing about the targets themselves
+    assert out.stdout.count("  target ") == 5
