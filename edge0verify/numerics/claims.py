@@ -27,6 +27,13 @@ class Claim:
     checked: int
     """Cases looked at: all there are."""
     source: str
+    stated: bool = True
+    """Whether it is said here to hold; False for what people keep claiming although it does not."""
+
+    @property
+    def as_stated(self) -> bool:
+        """Whether the check came out as it is said to."""
+        return self.holds == self.stated
 
 
 def q3_k_negated_product_fits_int8() -> Claim:
@@ -50,7 +57,7 @@ def q3_k_textbook_product_fits_int8() -> Claim:
     cells = "; ".join(f"code {code}, sc {sc}: {products[code, sc]}" for code, sc in bad)
     return Claim(name="q3k-int8-textbook", statement="(code-4)*(sc-32) fits int8", holds=not len(bad),
                  where=f"{products.size - len(bad)} of {products.size} cells; not {cells}", checked=products.size,
-                 source="Q3_K layout")
+                 source="Q3_K layout", stated=False)
 
 
 def _q3_k_products(sign: int) -> np.ndarray:
@@ -105,7 +112,7 @@ def e4m3_by_plain_shift() -> Claim:
     good = _shift_decodes(lambda b: (b << 7) & 0xFFFF)
     return Claim(name="e4m3-plain-shift", statement="E4M3 decodes by (b<<7) read as f16, times 256", holds=bool(good.all()),
                  where=f"the {int(good.sum())} codes with a clear sign bit; wrong for {int((~good).sum())} of {good.size}",
-                 checked=good.size, source="FP8 E4M3 (fn)")
+                 checked=good.size, source="FP8 E4M3 (fn)", stated=False)
 
 
 def e4m3_by_shift_with_sign() -> Claim:
@@ -158,7 +165,7 @@ def bf16_to_f16_below_the_limit() -> Claim:
              f"{int(good.sum())} values")
     where = f"{where}; {int((~good).sum()):,} of {below.size:,} finite bf16 within the limit are inexact"
     return Claim(name="bf16-f16", statement="bf16 to f16 is exact for |a| <= 65504", holds=bool(good.all()), where=where,
-                 checked=below.size, source="IEEE 754 binary16")
+                 checked=below.size, source="IEEE 754 binary16", stated=False)
 
 
 def radix_order_is_rank_order() -> Claim:
