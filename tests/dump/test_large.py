@@ -36,7 +36,7 @@ def test_a_gibibyte_is_compared_under_300_mebibytes(tmp_path):
 
 
 def test_the_benchmark_runs_and_names_its_targets(tmp_path):
-    code = f"import runpy, sys; sys.argv = ['b', '--size', '2', '--repeat', '1', '--h5', '--no-others', '--dir', {str(tmp_path)!r}]\n"
-    out = run(code + "runpy.run_path('benchmarks/bench_onepass.py', run_name='__main__')")
+    words = ["b", "--size", "2", "--repeat", "1", "--h5", "--no-others", "--dir", str(tmp_path)]
+    out = run(f"import runpy, sys; sys.argv = {words}; " + "runpy.run_path('benchmarks/bench_onepass.py', run_name='__main__')")
     assert out.returncode in (0, 1) and out.stderr == ""             # two MiB say nothing about the targets themselves
     assert out.stdout.count("  target ") == 5
