@@ -22,7 +22,7 @@ import numpy as np
 
 from edge0verify.runtime.detect import Absent, open_device
 from edge0verify.runtime.ops import BLOCK_BYTES, DeviceBlocks, ceil_div
-from edge0verify.runtime.tuned import TileShape, TunedOps
+from edge0verify.runtime.tuned import Shape, TunedOps, parse_shape
 
 ROTATE = 256 << 20
 
@@ -54,7 +54,9 @@ def random_weights(rng, fmt: str, rows: int, k: int) -> np.ndarray:
 class Bench:
     """Graph-timed launches on one device."""
 
-    def __init__(self, device: str, shape: TileShape, *, repeats: int = 7, image: bytes | None = None, row_warps: int = 8) -> None:
+    def __init__(
+        self, device: str, shape: Shape | None, *, repeats: int = 7, image: bytes | None = None, row_warps: int = 8
+    ) -> None:
         self.runtime, self.index = open_device(device)
         self.stream = self.runtime.stream(self.index)
         self.ops = TunedOps(self.runtime, self.index, stream=self.stream, shape=shape, image=image, row_warps=row_warps)
@@ -205,21 +207,21 @@ def main() -> int:
     parser.add_argument("--m", type=int, default=4096)
     parser.add_argument("--n", type=int, default=4096)
     parser.add_argument("--k", type=int, default=8192)
-    parser.add_argument("--shape", help="mt,nt,wr,wc,stages,blocks of the tile kernel")
+    parser.add_argument("--shape", help="tile:mt,nt,wr,wc,stages,blocks or group:nt,gr,gc,stages,blocks of the tile products")
     parser.add_argument("--row-warps", type=int, default=8)
     parser.add_argument("--only", choices=("tile", "row"))
     parser.add_argument("--ceiling", type=float, help="int8 ceiling in TOPS measured before, instead of measuring it again")
     parser.add_argument("--image", help="a cubin of kernels/cuda/all.h built for that shape, instead of compiling here")
     parser.add_argument("--json")
     given = parser.parse_args()
-    shape = TileShape(*map(int, given.shape.split(","))) if given.shape else TileShape()
+    shape = parse_shape(given.shape) if given.shape else None
     try:
         image = Path(given.image).read_bytes() if given.image else None
         bench = Bench(given.device, shape, image=image, row_warps=given.row_warps)
     except Absent as error:
         print(f"not measured: {error}")
         return 3
-    print(bench.runtime.devices()[bench.index], shape, f"row_warps={given.row_warps}")
+    print(bench.runtime.devices()[bench.index], bench.ops.shape, f"row_warps={given.row_warps}")
     rows: list[Row] = []
     ceiling = read = None
     if given.only != "row":
@@ -241,7 +243,7 @@ def main() -> int:
             json.dump(
                 {
                     "device": asdict(bench.runtime.devices()[bench.index]),
-                    "shape": asdict(shape),
+                    "shape": asdict(bench.ops.shape),
                     "int8_ceiling_tops": ceiling,
                     "read_only_tbs": read,
                     "rows": [asdict(r) for r in rows],

@@ -11,13 +11,13 @@ from edge0verify.runtime.cuda import CudaRuntime
 from edge0verify.runtime.ops import DeviceBlocks, DeviceOps, DeviceWeights, ceil_div
 from edge0verify.runtime.protocol import Buffer
 
-TUNED = '#include "cuda/all.h"\n'
 PADDED = 128  # rows of the tile form are padded to the tile
+ROW_BATCHES = (1, 4, 8)  # input rows that one block of the row kernels takes
 
 
 @dataclass(frozen=True)
 class TileShape:
-    """As kernels/cuda/tile.h: m16 and n8 tiles of a warp, warps of a block, stages, and blocks kept on a multiprocessor."""
+    """kernels/cuda/tile.h (mma.sync): m16 and n8 tiles of a warp, warps of a block, stages, blocks kept on a multiprocessor."""
 
     mt: int = 4
     nt: int = 4
@@ -25,6 +25,9 @@ class TileShape:
     wc: int = 4
     stages: int = 3
     blocks: int = 2
+
+    prefix = "e0_tile"
+    source = '#include "cuda/all.h"\n'
 
     @property
     def bm(self) -> int:
@@ -47,6 +50,61 @@ class TileShape:
 
 
 @dataclass(frozen=True)
+class GroupShape:
+    """kernels/cuda/group.h (wgmma, sm_90a): n8 tiles of a warpgroup, warpgroups of a block, stages, blocks on a multiprocessor."""
+
+    nt: int = 8
+    gr: int = 2
+    gc: int = 2
+    stages: int = 4
+    blocks: int = 1
+
+    prefix = "e0_group"
+    source = '#include "cuda/hopper.h"\n'
+
+    @property
+    def bm(self) -> int:
+        return self.gr * 64
+
+    @property
+    def bn(self) -> int:
+        return self.gc * self.nt * 8
+
+    @property
+    def threads(self) -> int:
+        return self.gr * self.gc * 128
+
+    def shared(self, one_scale: bool) -> int:
+        """Dynamic shared memory in bytes, with room to start on a multiple of 1024."""
+        stage = self.bm * 128 + self.bn * 144 + self.bm * (4 if one_scale else 16)
+        return self.stages * ceil_div(stage, 1024) * 1024 + 1024
+
+    def options(self) -> tuple[str, ...]:
+        return (f"-DE0_GROUP_SHAPE={self.nt},{self.gr},{self.gc},{self.stages}", f"-DE0_GROUP_BLOCKS={self.blocks}")
+
+
+Shape = TileShape | GroupShape
+SHARED_LIMIT = 220 * 1024
+
+
+def parse_shape(text: str) -> Shape:
+    """'tile:4,4,2,4,3,2' or 'group:8,2,2,4,1' in the order of the fields."""
+    form, _, numbers = text.partition(":")
+    return {"tile": TileShape, "group": GroupShape}[form](*map(int, numbers.split(",")))
+
+
+def row_shared(fmt: str, k: int) -> int:
+    """Shared memory of one staged activation row in the row kernels, bytes."""
+    return k // 256 * 288 if fmt == "Q3_K" else ceil_div(k // 32, 32) * 32 * 36
+
+
+def compile_tuned(runtime: CudaRuntime, arch: str, shape: Shape, *, row_warps: int = 8) -> bytes:
+    """The tuned kernels for one shape; wgmma needs the architecture's own feature set (sm_90a)."""
+    target = arch + "a" if isinstance(shape, GroupShape) else arch
+    return runtime.compile(target, shape.source, options=(*shape.options(), f"-DE0_ROW_WARPS={row_warps}"))
+
+
+@dataclass(frozen=True)
 class TunedWeights(DeviceWeights):
     """Raw blocks, and what the tuned kernels read: tile form and row form."""
 
@@ -65,13 +123,13 @@ class TunedOps(DeviceOps):
         *,
         stream: object | None = None,
         image: bytes | None = None,
-        shape: TileShape = TileShape(),
+        shape: Shape | None = None,
         row_warps: int = 8,
     ) -> None:
+        arch = runtime.devices()[device].arch
+        shape = shape or (GroupShape() if arch == "sm_90" else TileShape())
         if image is None:
-            image = runtime.compile(
-                runtime.devices()[device].arch, TUNED, options=(*shape.options(), f"-DE0_ROW_WARPS={row_warps}")
-            )
+            image = compile_tuned(runtime, arch, shape, row_warps=row_warps)
         super().__init__(runtime, device, stream=stream, image=image)
         self.shape, self.row_warps = shape, row_warps
         self.fell_back: dict[str, str] = {}
@@ -168,7 +226,7 @@ class TunedOps(DeviceOps):
         if variant == "mmvq":
             if weights.row is None:
                 return "no row form of these weights"
-            return "activation row larger than shared memory" if weights.k * 9 // 8 + 1152 > 200 * 1024 else None
+            return "activation row larger than shared memory" if row_shared(weights.fmt, weights.k) > SHARED_LIMIT else None
         if variant not in ("mmq", "w11") or (variant == "mmq" and weights.fmt == "Q3_K"):
             return "no tuned kernel"
         if weights.tile is None:
@@ -179,15 +237,16 @@ class TunedOps(DeviceOps):
         self, w: TunedWeights, operand: DeviceBlocks, ids: Buffer | None, div: int, out: Buffer, count: int, key: str | None
     ) -> None:
         q3 = w.fmt == "Q3_K"
-        shared = w.k // 256 * (256 + 32) if q3 else ceil_div(w.k // 32, 32) * 32 * 36
-        blocks = ceil_div(w.rows, self.row_warps * (2 if q3 else 1)) * count
+        batch = 1 if ids is not None else next((t for t in ROW_BATCHES if t >= count), ROW_BATCHES[-1])
+        while batch > 1 and batch * row_shared(w.fmt, w.k) > SHARED_LIMIT:
+            batch = ROW_BATCHES[ROW_BATCHES.index(batch) - 1]
         sizes = [ctypes.c_int(v) for v in (w.rows, count, w.k)]
         self._start(
-            f"e0_row_mmvq_{w.fmt.lower()}",
-            blocks,
+            f"e0_row_mmvq_{w.fmt.lower()}_{batch}",
+            ceil_div(w.rows, self.row_warps * (2 if q3 else 1)) * ceil_div(count, batch),
             self.row_warps * 32,
             [*w.row, operand.codes, operand.d, ids, ctypes.c_int(div), out, *sizes, self._counter(key)],
-            shared=shared,
+            shared=batch * row_shared(w.fmt, w.k),
         )
 
     def _tile_product(
@@ -209,7 +268,7 @@ class TunedOps(DeviceOps):
             plan = self.plan(ids, count, w.experts, self.shape.bn)
         table, tiles = plan if plan is not None else (None, ceil_div(count, self.shape.bn))
         q3 = w.fmt == "Q3_K"
-        name = f"e0_tile_{variant}{'_super' if q3 else ''}{'_bare' if bare else ''}"
+        name = f"{self.shape.prefix}_{variant}{'_super' if q3 else ''}{'_bare' if bare else ''}"
         sizes = [ctypes.c_int(v) for v in (w.rows, w.padded, count, w.k)]
         self._start(
             name,

@@ -44,18 +44,18 @@ E0_DEV void iq4_pair(u32 q, u32* out) {
 #define E0_ROW_WARPS 8
 #endif
 
-// codes [rows][np/32][parts][32][16], scales f16 [rows][np].  The block's activation row lies in shared memory as [b/32][part][b%32][16].
-// Grid: ceil(M / warps) * N blocks, rows fastest.  Dynamic shared memory: np * 36 bytes.
-template <int parts>
+// codes [rows][np/32][parts][32][16], scales f16 [rows][np].  T input rows a block, as long as they go through one matrix (ids null, or
+// T = 1): each weight is read once for all of them.  Activations lie in shared memory as [row][b/32][part][b%32][16], then da f32 [row][np].
+// Grid: ceil(M / warps) * ceil(N / T) blocks, rows fastest.  Dynamic shared memory: T * np * 36 bytes.
+template <int parts, int T>
 E0_DEV void rows_cuda(const u8* w, const u16* scales, const i8* codes, const u16* d, const i32* ids, int div, float* out, int M, int N, int K, u32* counter) {
     count_launch(counter);
     extern __shared__ __attribute__((aligned(16))) u8 row_memory[];
     const int nb = K / 32, np = (nb + 31) & ~31, chunks = np / 32, tiles = (M + E0_ROW_WARPS - 1) / E0_ROW_WARPS;
-    const int n = E0_BLOCK / tiles, row = (E0_BLOCK % tiles) * E0_ROW_WARPS + (E0_TID >> 5), lane = E0_TID & 31;
-    float* da = (float*)(row_memory + (i64)np * 32);
-    const i64 act = n / div;
+    const int n0 = E0_BLOCK / tiles * T, row = (E0_BLOCK % tiles) * E0_ROW_WARPS + (E0_TID >> 5), lane = E0_TID & 31;
+    float* da = (float*)(row_memory + (i64)T * np * 32);
     const bool in = row < M;
-    const i64 r = (i64)(ids ? ids[n] : 0) * M + (in ? row : 0);
+    const i64 r = (i64)(ids ? ids[n0] : 0) * M + (in ? row : 0);
     const u8* wr = w + r * np * (16 * parts) + lane * 16;
     const u16* sr = scales + r * np + lane;
 
@@ -68,32 +68,34 @@ E0_DEV void rows_cuda(const u8* w, const u16* scales, const i8* codes, const u16
             for (int p = 0; p < parts; ++p) q[u][p] = load_once16(wr + (u * parts + p) * 512);
             sc[u] = load_once2(sr + 32 * u);
         }
-    for (int i = E0_TID; i < nb * 2; i += E0_ROW_WARPS * 32) {
-        const int b = i >> 1, p = i & 1;
-        *(uint4*)(row_memory + (((b >> 5) * 2 + p) * 32 + (b & 31)) * 16) = *(const uint4*)(codes + act * K + i * 16);
+    for (int k = 0; k < T; ++k) {   // rows past the last repeat it; they are not stored
+        const i64 act = (n0 + k < N ? n0 + k : N - 1) / div;
+        for (int i = E0_TID; i < nb * 2; i += E0_ROW_WARPS * 32) {
+            const int b = i >> 1, p = i & 1;
+            *(uint4*)(row_memory + k * np * 32 + (((b >> 5) * 2 + p) * 32 + (b & 31)) * 16) = *(const uint4*)(codes + act * K + i * 16);
+        }
+        for (int b = E0_TID; b < nb; b += E0_ROW_WARPS * 32) da[k * np + b] = half_to_float(d[act * nb + b]);
     }
-    for (int b = E0_TID; b < nb; b += E0_ROW_WARPS * 32) da[b] = half_to_float(d[act * nb + b]);
     __syncthreads();
-    float s = 0.0f;
+    float s[T];
+    E0_UNROLL
+    for (int k = 0; k < T; ++k) s[k] = 0.0f;
     for (int c0 = 0; c0 < chunks; c0 += E0_ROW_UNROLL) {
         E0_UNROLL
         for (int u = 0; u < E0_ROW_UNROLL; ++u) {
             const int c = c0 + u;
             if (c < chunks) {
-                const uint4 a0 = *(const uint4*)(row_memory + ((c * 2 + 0) * 32 + lane) * 16);
-                const uint4 a1 = *(const uint4*)(row_memory + ((c * 2 + 1) * 32 + lane) * 16);
-                const u32 a[8] = {a0.x, a0.y, a0.z, a0.w, a1.x, a1.y, a1.z, a1.w};
-                i32 dot = 0;
+                u32 v[8];
                 E0_UNROLL
                 for (int i = 0; i < 4; ++i) {
                     if (parts == 2) {
-                        dot = dot4(q[u][0].v[i], a[i], dot);
-                        dot = dot4(q[u][parts - 1].v[i], a[4 + i], dot);
+                        v[i] = q[u][0].v[i];
+                        v[4 + i] = q[u][parts - 1].v[i];
                     } else {
                         u32 pair[2];
                         iq4_pair(q[u][0].v[i], pair);
-                        dot = dot4(pair[0], a[i], dot);
-                        dot = dot4(pair[1], a[4 + i], dot);
+                        v[i] = pair[0];
+                        v[4 + i] = pair[1];
                     }
                 }
                 const float scale = half_to_float((u16)sc[u]);
@@ -102,26 +104,38 @@ E0_DEV void rows_cuda(const u8* w, const u16* scales, const i8* codes, const u16
                     for (int p = 0; p < parts; ++p) q[u][p] = load_once16(wr + ((c + E0_ROW_UNROLL) * parts + p) * 512);
                     sc[u] = load_once2(sr + 32 * (c + E0_ROW_UNROLL));
                 }
-                if (32 * c + lane < nb) s = __fmaf_rn(__fmul_rn(scale, da[32 * c + lane]), (float)dot, s);
+                E0_UNROLL
+                for (int k = 0; k < T; ++k) {
+                    const uint4 a0 = *(const uint4*)(row_memory + k * np * 32 + ((c * 2 + 0) * 32 + lane) * 16);
+                    const uint4 a1 = *(const uint4*)(row_memory + k * np * 32 + ((c * 2 + 1) * 32 + lane) * 16);
+                    const u32 a[8] = {a0.x, a0.y, a0.z, a0.w, a1.x, a1.y, a1.z, a1.w};
+                    i32 dot = 0;
+                    E0_UNROLL
+                    for (int i = 0; i < 8; ++i) dot = dot4(v[i], a[i], dot);
+                    if (32 * c + lane < nb) s[k] = __fmaf_rn(__fmul_rn(scale, da[k * np + 32 * c + lane]), (float)dot, s[k]);
+                }
             }
         }
     }
-    lanes_sum<16>(&s);
-    if (lane == 0 && in) out[(i64)n * M + row] = s;
+    E0_UNROLL
+    for (int k = 0; k < T; ++k) {
+        lanes_sum<16>(s + k);
+        if (lane == 0 && in && n0 + k < N) out[(i64)(n0 + k) * M + row] = s[k];
+    }
 }
 
-// Q3_K: two rows a warp, 16 lanes each.  Shared: activation words [super block][lane][plane] (256 bytes), then da f32 [super block][8].
+// Q3_K: two rows a warp, 16 lanes each.  Shared: activation words [row][super block][lane][plane] (256 bytes), da f32 [row][super block][8].
+template <int T>
 E0_DEV void rows_cuda_q3_k(const u32* qs, const u32* high, const u32* sub, const u16* d3, const i8* codes, const u16* d, const i32* ids, int div,
                            float* out, int M, int N, int K, u32* counter) {
     count_launch(counter);
     extern __shared__ __attribute__((aligned(16))) u8 row_memory[];
     const int ns = K / 256, n4 = (ns + 3) / 4, tiles = (M + 2 * E0_ROW_WARPS - 1) / (2 * E0_ROW_WARPS);
-    const int n = E0_BLOCK / tiles, lane = E0_TID & 15, half = lane >> 3, g = lane & 7;
+    const int n0 = E0_BLOCK / tiles * T, lane = E0_TID & 15, half = lane >> 3, g = lane & 7;
     const int row = (E0_BLOCK % tiles) * 2 * E0_ROW_WARPS + (E0_TID >> 4);
-    const i64 act = n / div;
     const bool in = row < M;
-    const i64 r = (i64)(ids ? ids[n] : 0) * M + (in ? row : 0);
-    float* da = (float*)(row_memory + (i64)ns * 256);
+    const i64 r = (i64)(ids ? ids[n0] : 0) * M + (in ? row : 0);
+    float* da = (float*)(row_memory + (i64)T * ns * 256);
     const u32* q_at = qs + (r * n4 * 16 + lane) * 4;
     const u32* h_at = high + (r * n4 * 16 + lane) * 2;
     const u32* s_at = sub + (r * n4 * 4 + 2 * half + (g >> 2)) * 4;
@@ -137,13 +151,18 @@ E0_DEV void rows_cuda_q3_k(const u32* qs, const u32* high, const u32* sub, const
             sc[u] = load_once16(s_at + u * 16);
             dd[u] = load_once8(d_at + u * 4);
         }
-    for (int i = E0_TID; i < ns * 64; i += E0_ROW_WARPS * 32) {
-        const int sb = i >> 6, word = i & 63, hf = word >> 5, p = (word >> 3) & 3, gg = word & 7;
-        *(u32*)(row_memory + sb * 256 + ((hf * 8 + gg) * 4 + p) * 4) = *(const u32*)(codes + act * K + i * 4);
+    for (int k = 0; k < T; ++k) {
+        const i64 act = (n0 + k < N ? n0 + k : N - 1) / div;
+        for (int i = E0_TID; i < ns * 64; i += E0_ROW_WARPS * 32) {
+            const int sb = i >> 6, word = i & 63, hf = word >> 5, p = (word >> 3) & 3, gg = word & 7;
+            *(u32*)(row_memory + (k * ns + sb) * 256 + ((hf * 8 + gg) * 4 + p) * 4) = *(const u32*)(codes + act * K + i * 4);
+        }
+        for (int b = E0_TID; b < ns * 8; b += E0_ROW_WARPS * 32) da[k * ns * 8 + b] = half_to_float(d[act * ns * 8 + b]);
     }
-    for (int b = E0_TID; b < ns * 8; b += E0_ROW_WARPS * 32) da[b] = half_to_float(d[act * ns * 8 + b]);
     __syncthreads();
-    float acc = 0.0f;
+    float acc[T];
+    E0_UNROLL
+    for (int k = 0; k < T; ++k) acc[k] = 0.0f;
     for (int f0 = 0; f0 < n4; f0 += ahead) {
         E0_UNROLL
         for (int u = 0; u < ahead; ++u) {
@@ -153,19 +172,26 @@ E0_DEV void rows_cuda_q3_k(const u32* qs, const u32* high, const u32* sub, const
                 for (int j = 0; j < 4; ++j) {
                     const int sb = 4 * f + j;
                     if (sb < ns) {
-                        const uint4 a4 = *(const uint4*)(row_memory + sb * 256 + lane * 16);
-                        const float4 da4 = *(const float4*)(da + sb * 8 + half * 4);
-                        const u32 a[4] = {a4.x, a4.y, a4.z, a4.w};
-                        const float db[4] = {da4.x, da4.y, da4.z, da4.w};
-                        float s = 0.0f;
+                        u32 code[4];
+                        i32 scale[4];
                         E0_UNROLL
                         for (int p = 0; p < 4; ++p) {
                             const u32 missing = (hi[u].v[j >> 1] >> (4 * (j & 1) + p)) & 0x01010101u;
-                            const u32 code = ((q[u].v[j] >> (2 * p)) & 0x03030303u) | (missing * 0xfcu);   // low bits - 4 where missing
-                            const i32 c = dot4(code, a[p], 0) * (i32)(i8)(sc[u].v[j] >> (8 * p));
-                            s = __fmaf_rn(db[p], (float)c, s);
+                            code[p] = ((q[u].v[j] >> (2 * p)) & 0x03030303u) | (missing * 0xfcu);   // low bits - 4 where missing
+                            scale[p] = (i32)(i8)(sc[u].v[j] >> (8 * p));
                         }
-                        acc = __fmaf_rn(half_to_float((u16)(dd[u].v[j >> 1] >> (16 * (j & 1)))), s, acc);
+                        const float block = half_to_float((u16)(dd[u].v[j >> 1] >> (16 * (j & 1))));
+                        E0_UNROLL
+                        for (int k = 0; k < T; ++k) {
+                            const uint4 a4 = *(const uint4*)(row_memory + (k * ns + sb) * 256 + lane * 16);
+                            const float4 da4 = *(const float4*)(da + (k * ns + sb) * 8 + half * 4);
+                            const u32 a[4] = {a4.x, a4.y, a4.z, a4.w};
+                            const float db[4] = {da4.x, da4.y, da4.z, da4.w};
+                            float s = 0.0f;
+                            E0_UNROLL
+                            for (int p = 0; p < 4; ++p) s = __fmaf_rn(db[p], (float)(dot4(code[p], a[p], 0) * scale[p]), s);
+                            acc[k] = __fmaf_rn(block, s, acc[k]);
+                        }
                     }
                 }
                 if (f + ahead < n4) {
@@ -177,8 +203,11 @@ E0_DEV void rows_cuda_q3_k(const u32* qs, const u32* high, const u32* sub, const
             }
         }
     }
-    lanes_sum<8>(&acc);
-    if (lane == 0 && in) out[(i64)n * M + row] = acc;
+    E0_UNROLL
+    for (int k = 0; k < T; ++k) {
+        lanes_sum<8>(acc + k);
+        if (lane == 0 && in && n0 + k < N) out[(i64)(n0 + k) * M + row] = acc[k];
+    }
 }
 
 }  // namespace e0c
@@ -186,15 +215,20 @@ E0_DEV void rows_cuda_q3_k(const u32* qs, const u32* high, const u32* sub, const
 #define E0_CUDA_ROW_ARGS                                                                                                              \
     const e0p::i8 *codes, const e0p::u16 *d, const e0p::i32 *ids, int div, float *out, int M, int N, int K, e0p::u32 *counter
 #define E0_CUDA_ROW_PASS codes, d, ids, div, out, M, N, K, counter
-E0_KERNEL(E0_ROW_WARPS * 32) e0_row_mmvq_q8_0(const e0p::u8* w, const e0p::u16* scales, E0_CUDA_ROW_ARGS) {
-    e0c::rows_cuda<2>(w, scales, E0_CUDA_ROW_PASS);
-}
-E0_KERNEL(E0_ROW_WARPS * 32) e0_row_mmvq_iq4_nl(const e0p::u8* w, const e0p::u16* scales, E0_CUDA_ROW_ARGS) {
-    e0c::rows_cuda<1>(w, scales, E0_CUDA_ROW_PASS);
-}
-E0_KERNEL(E0_ROW_WARPS * 32) e0_row_mmvq_q3_k(const e0p::u32* qs, const e0p::u32* high, const e0p::u32* sub, const e0p::u16* d3, E0_CUDA_ROW_ARGS) {
-    e0c::rows_cuda_q3_k(qs, high, sub, d3, E0_CUDA_ROW_PASS);
-}
+#define E0_ROW_KERNELS(T)                                                                                                           \
+    E0_KERNEL(E0_ROW_WARPS * 32) e0_row_mmvq_q8_0_##T(const e0p::u8* w, const e0p::u16* scales, E0_CUDA_ROW_ARGS) {                   \
+        e0c::rows_cuda<2, T>(w, scales, E0_CUDA_ROW_PASS);                                                                           \
+    }                                                                                                                               \
+    E0_KERNEL(E0_ROW_WARPS * 32) e0_row_mmvq_iq4_nl_##T(const e0p::u8* w, const e0p::u16* scales, E0_CUDA_ROW_ARGS) {                 \
+        e0c::rows_cuda<1, T>(w, scales, E0_CUDA_ROW_PASS);                                                                           \
+    }                                                                                                                               \
+    E0_KERNEL(E0_ROW_WARPS * 32) e0_row_mmvq_q3_k_##T(const e0p::u32* qs, const e0p::u32* high, const e0p::u32* sub, const e0p::u16* d3, \
+                                                     E0_CUDA_ROW_ARGS) {                                                            \
+        e0c::rows_cuda_q3_k<T>(qs, high, sub, d3, E0_CUDA_ROW_PASS);                                                                 \
+    }
+E0_ROW_KERNELS(1)
+E0_ROW_KERNELS(4)
+E0_ROW_KERNELS(8)
 // Reads nbytes (a multiple of 16) and writes one word a block that never comes to be: the bandwidth a kernel can have.
 extern "C" __global__ void __launch_bounds__(512) e0_read_only(const uint4* p, e0p::i64 words, e0p::u32* out) {
     e0p::u32 x = 0;

@@ -10,6 +10,7 @@ import hashlib
 import json
 import sys
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -139,6 +140,8 @@ def main() -> int:
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--only")
     parser.add_argument("--tuned", action="store_true", help="the tuned CUDA kernels where there are any")
+    parser.add_argument("--shape", help="of the tuned tile products, as in benchmarks/bench_gpu.py")
+    parser.add_argument("--image", help="cubin built for that shape")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--save", help="write the digests and the device's description to this JSON file")
     parser.add_argument("--quiet", action="store_true", help="differing tensors and the total alone")
@@ -147,9 +150,10 @@ def main() -> int:
     print(runtime.devices()[index])
     ops = DeviceOps(runtime, index)
     if given.tuned:
-        from edge0verify.runtime.tuned import TunedOps
+        from edge0verify.runtime.tuned import TunedOps, parse_shape
 
-        ops = TunedOps(runtime, index)
+        image = Path(given.image).read_bytes() if given.image else None
+        ops = TunedOps(runtime, index, image=image, shape=parse_shape(given.shape) if given.shape else None)
     bad = total = count = 0
     digests: dict[str, str] = {}
     for o in all_outcomes(ops, Phase(given.threads), small=given.small, only=given.only):
