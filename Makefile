@@ -12,6 +12,7 @@ THREADS ?= 2
 .PHONY: help prerequisites install compare test lint bench golden-check clean
 
 help:
+	@echo "once before:   $(APT)"
 	@echo "make compare   install into .venv, build, run the main command on the embedded model"
 	@echo "make test      the same set-up, then ruff, import-linter and pytest"
 	@echo "make bench     kernels and prefill beside ggml (installs libggml-python)"
