@@ -58,7 +58,13 @@ class HostMemory:
         self._arrays[pointer] = raw
         return Buffer(pointer, nbytes, device, "host", raw)
 
-    allocate_mapped = allocate
+    allocate_mapped = allocate_managed = allocate
+
+    def managed_safe(self, device: int) -> bool:
+        return True
+
+    def pageable_access(self, device: int) -> bool:
+        return True
 
     def free(self, buffer: Buffer) -> None:
         if self._arrays.pop(buffer.pointer, None) is None:
@@ -73,7 +79,10 @@ class HostMemory:
         address = [side.ctypes.data if isinstance(side, np.ndarray) else side.pointer for side in (to, source)]
         ctypes.memmove(*address, source.nbytes)
 
-    def memset(self, buffer: Buffer, value: int, width: int = 1, stream: Any = None) -> None:
+    def copy_peer(self, to: Buffer, source: Buffer, stream: Any = None) -> None:
+        self.copy(to, source, stream)
+
+    def memset(self, buffer: Buffer, value: int, width: int = 1, stream: Any = None, *, device: int | None = None) -> None:
         kind = {1: np.uint8, 2: np.uint16, 4: np.uint32}.get(width)
         if kind is None or buffer.nbytes % width:
             raise ValueError(f"width {width} for {buffer.nbytes} bytes")

@@ -92,6 +92,9 @@ class CudaRuntime(GpuRuntime):
     def _capture_mode(self) -> Any:
         return self._runtime.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
 
+    def _attribute(self, name: str, device: int) -> int:
+        return int(self._call("DeviceGetAttribute", getattr(self._runtime.cudaDeviceAttr, f"cudaDevAttr{name}"), device))
+
     def _memset(self, buffer: Buffer, value: int, width: int, stream: Any) -> None:
         name = {1: "cuMemsetD8Async", 2: "cuMemsetD16Async", 4: "cuMemsetD32Async"}[width]
         self._run(self._driver, name, buffer.pointer, value, buffer.nbytes // width, int(stream))

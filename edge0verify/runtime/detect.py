@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from edge0verify.records.errors import InputError
-from edge0verify.runtime import cpu, cuda, gfx11emu, hip
+from edge0verify.runtime import cpu, cuda, gfx11emu, hip, sim
 from edge0verify.runtime.protocol import Detected, Runtime
 
 DETECTORS: dict[str, Callable[[], Detected]] = {
@@ -13,6 +13,7 @@ DETECTORS: dict[str, Callable[[], Detected]] = {
     "cuda": cuda.detect,
     "hip": hip.detect,
     "gfx11emu": gfx11emu.detect,
+    "sim": sim.detect,
 }
 
 
@@ -36,7 +37,8 @@ def parse(name: str) -> tuple[str, int]:
 def open_device(name: str) -> tuple[Runtime, int]:
     """The runtime and device number of 'cuda:0'.  Raises Absent with the reason, InputError for an unknown name."""
     runtime, index = parse(name)
-    found = DETECTORS[runtime]()
+    # Simulated devices are made to order, so the number asked for is there.
+    found = sim.detect(max(index + 1, sim.DEFAULT_COUNT)) if runtime == "sim" else DETECTORS[runtime]()
     if found.runtime is None:
         raise Absent(f"{name}: {found.reason}")
     count = len(found.runtime.devices())

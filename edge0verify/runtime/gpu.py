@@ -16,6 +16,7 @@ from edge0verify.runtime.protocol import Argument, Buffer, Device, DeviceError, 
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
 STREAM_NON_BLOCKING = 1
 HOST_PORTABLE, HOST_MAPPED = 1, 2
+MANAGED_GLOBAL = 1
 MEMORY_KIND = {0: "unregistered", 1: "mapped", 2: "device", 3: "managed"}
 
 
@@ -109,6 +110,24 @@ class GpuRuntime:
         self._owned[pointer] = self._host_free
         return Buffer(pointer, nbytes, device, "mapped")
 
+    def allocate_managed(self, device: int, nbytes: int) -> Buffer:
+        """Memory that the driver moves to whoever touches it."""
+        self._use(device)
+        pointer = int(self._call("MallocManaged", max(nbytes, 1), MANAGED_GLOBAL))
+        self._owned[pointer] = "Free"
+        return Buffer(pointer, nbytes, device, "managed")
+
+    def managed_safe(self, device: int) -> bool:
+        """Whether host and device may touch managed memory at the same time."""
+        return bool(self._attribute("ConcurrentManagedAccess", device))
+
+    def pageable_access(self, device: int) -> bool:
+        """Whether kernels may read the host's ordinary memory."""
+        return bool(self._attribute("PageableMemoryAccess", device))
+
+    def _attribute(self, name: str, device: int) -> int:
+        raise NotImplementedError
+
     def free(self, buffer: Buffer) -> None:
         release = self._owned.pop(buffer.pointer, None)
         if release is None:
@@ -141,13 +160,30 @@ class GpuRuntime:
     def _copy_kind(self, kind: int) -> Any:
         return kind
 
-    def memset(self, buffer: Buffer, value: int, width: int = 1, stream: Handle | None = None) -> None:
-        """Fills with `value` of 1, 2 or 4 bytes, ordered on the stream."""
+    def copy_peer(self, to: Buffer, source: Buffer, stream: Handle | None = None) -> None:
+        """The driver's call for two devices, which needs no peer access."""
+        if source.nbytes > to.nbytes:
+            raise ValueError(f"{source.nbytes} bytes into {to.nbytes}")
+        self._use(to.device)
+        args = (to.pointer, to.device, source.pointer, source.device, source.nbytes)
+        if stream is None:
+            self._call("MemcpyPeer", *args)
+        else:
+            self._call("MemcpyPeerAsync", *args, stream.value)
+
+    def memset(
+        self, buffer: Buffer, value: int, width: int = 1, stream: Handle | None = None, *, device: int | None = None
+    ) -> None:
+        """Fills with `value` of 1, 2 or 4 bytes, ordered on the stream.
+
+        device: the one that is current when the call is made; default the owner, since from another one nothing orders the bytes
+        with the owner's streams.
+        """
         if width not in (1, 2, 4) or buffer.nbytes % width:
             raise ValueError(f"width {width} for {buffer.nbytes} bytes")
         if buffer.nbytes == 0:
             return
-        self._use(buffer.device)
+        self._use(buffer.device if device is None else device)
         self._memset(buffer, value, width, self._handle(stream))
 
     def _memset(self, buffer: Buffer, value: int, width: int, stream: Any) -> None:

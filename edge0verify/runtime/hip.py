@@ -90,6 +90,9 @@ class HipRuntime(GpuRuntime):
     def _capture_mode(self) -> Any:
         return self._table.hipStreamCaptureMode.hipStreamCaptureModeThreadLocal
 
+    def _attribute(self, name: str, device: int) -> int:
+        return int(self._call("DeviceGetAttribute", getattr(self._table.hipDeviceAttribute_t, f"hipDeviceAttribute{name}"), device))
+
     def _memset(self, buffer: Buffer, value: int, width: int, stream: Any) -> None:
         signed = value - (1 << 32) if width == 4 and value >> 31 else value
         self._call(
