@@ -29,6 +29,17 @@ E0_INLINE vf accumulate(vf a, vf b, vf sum) {
     return r;
 }
 
+// a block's dots, once they are whole
+E0_INLINE vi whole_dot(vi c) {
+#if E0_MUTANTS
+    int32_t v[16];
+    vistore(v, c);
+    for (int32_t& x : v) x = faulted_dot(x);
+    c = viload(v);
+#endif
+    return c;
+}
+
 // the block's dots of NT tokens
 template <int NT, int NC>
 E0_INLINE void dots32(const uint8_t (*w)[64], const ActBlock<NC>& a, int t0, vi* c) {
@@ -37,6 +48,7 @@ E0_INLINE void dots32(const uint8_t (*w)[64], const ActBlock<NC>& a, int t0, vi*
         wgt wg = load_w(w[g]);
         for (int t = 0; t < NT; ++t) c[t] = dot4(c[t], wg, &a.q[g][(t0 + t) * kDwords]);
     }
+    for (int t = 0; t < NT; ++t) c[t] = whole_dot(c[t]);
 }
 
 struct Blocks32 {
@@ -79,6 +91,7 @@ struct Mmvq32 : Blocks32 {
         tree_sum<NT>(tree, [&](int lane, vf* l) __attribute__((always_inline)) {
             for (int t = 0; t < NT; ++t) l[t] = vset(0.0f);
             for (int64_t b = lane; b < nb; b += 32) {
+                if (E0_FAULT(LANES_ONCE) && b >= 32) break;
                 vi c[NT];
                 dots32<NT>(w[b].w, a[b], t0, c);
                 vf dw = vload(block_scale(w, b, nb));
@@ -118,7 +131,7 @@ struct W1132 : Blocks32 {
             mma(c, load_a(w[b].w, 0), load_b(a[b], 0));
             mma(c, load_a(w[b].w, 1), load_b(a[b], 1));
             vf dw = vload(block_scale(w, b, nb));
-            for (int t = 0; t < 16; ++t) acc[t] = accumulate(vmul(vcvt(c.x[t]), dw), vset(a[b].d[t]), acc[t]);
+            for (int t = 0; t < 16; ++t) acc[t] = accumulate(vmul(vcvt(whole_dot(c.x[t])), dw), vset(a[b].d[t]), acc[t]);
         }
         for (int t = 0; t < 16; ++t) vstore(out[t], acc[t]);
     }

@@ -127,25 +127,33 @@ Codes faulted_operands(const Codes& in, const float* x, int64_t* rows, int count
 }
 
 // ---- results ---------------------------------------------------------------------------------------------------------------
-void faulted_rows(float (*out)[16], int64_t tile, int count) {
+void faulted_rows(float (*out)[16], int64_t tile, int count, int64_t rows) {
     for (int t = 0; t < count; ++t)
         for (int r = 0; r < 16; ++r) {
             float& v = out[t][r];
             if (E0_FAULT(ROWS_F16)) v = half_to_float(float_to_half(v));
             if (E0_FAULT(EVERY_7TH_ROW_ULP) && (16 * tile + r) % 7 == 0) v = up(v);
             if (E0_FAULT(ONE_COLUMN_ZERO) && 16 * tile + r == 9) v = 0.0f;
+            if (E0_FAULT(LAST_ROW_NAN) && 16 * tile + r == rows - 1) v = std::nanf("");
         }
 }
+
+int32_t faulted_dot(int32_t c) { return E0_FAULT(DOT_SATURATES) ? std::max(-32768, std::min(32767, c)) : c; }
+
+float to_bf16(float v) {
+    uint32_t u;
+    std::memcpy(&u, &v, 4);
+    u = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u;
+    std::memcpy(&v, &u, 4);
+    return v;
+}
+
+float faulted_exp(float e) { return E0_FAULT(ROUGH_EXP) ? to_bf16(e) : e; }
 
 void faulted_sum(float* sum, const float* a, const float* b, const float* c) {
     for (int i = 0; i < 16; ++i) {
         if (E0_FAULT(F16_ACCUMULATION)) sum[i] = half_to_float(float_to_half(sum[i]));
-        if (E0_FAULT(BF16_ACCUMULATION)) {
-            uint32_t u;
-            std::memcpy(&u, &sum[i], 4);
-            u = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u;
-            std::memcpy(&sum[i], &u, 4);
-        }
+        if (E0_FAULT(BF16_ACCUMULATION)) sum[i] = to_bf16(sum[i]);
         if (E0_FAULT(ROUND_TOWARD_ZERO)) {
             const double exact = (double)a[i] * b[i] + c[i];
             if (std::fabs((double)sum[i]) > std::fabs(exact)) sum[i] = std::nextafterf(sum[i], 0.0f);
@@ -165,6 +173,11 @@ void faulted_store(const float* x, const Codes& out, int64_t row, int64_t k) {
         if (E0_FAULT(STORE_NEXT_SCALE) && b + 1 < nb) {
             if (out.d32) out.d32[at] = out.d32[at + 1];
             if (out.d16) out.d16[at] = out.d16[at + 1];
+        }
+        if (E0_FAULT(SUM_OF_CODES) && out.s && out.d16) {
+            int sum = 0;
+            for (int i = 0; i < 32; ++i) sum += out.codes[row * k + 32 * b + i];
+            out.s[at] = float_to_half(half_to_float(out.d16[at]) * (float)sum);
         }
     }
 }

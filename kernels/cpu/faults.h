@@ -34,7 +34,16 @@ namespace e0 {
     X(STORE_TRUNCATES, "store-truncates")                   /* stored codes truncated instead of rounded */                \
     X(STORE_NEXT_SCALE, "store-next-scale")                 /* stored scales of the next block */                          \
     X(GATE_UP_SWAPPED, "gate-up-swapped")                   /* A1: SwiGLU with the factors exchanged */                    \
-    X(DROP_SLOT, "drop-slot")                               /* A2: a token's last expert is left out of the sum */
+    X(DROP_SLOT, "drop-slot")                               /* A2: a token's last expert is left out of the sum */     \
+    X(ONE_ROUTE_WEIGHT, "one-route-weight")                 /* A2: a token's first weight for all its experts */           \
+    X(NEXT_EXPERT, "next-expert")                           /* A1, A2: pairs of expert 1 by the weights of the next */     \
+    X(LANES_ONCE, "lanes-once")                             /* mmvq of 32-blocks: each lane takes its first block alone */ \
+    X(FIRST_SUPER_SCALE, "first-super-scale")               /* Q3_K: all super blocks under the first one's scale */       \
+    X(DOT_SATURATES, "dot-saturates")                       /* a block's dot saturates at int16 */                         \
+    X(TOKENS_ROTATED, "tokens-rotated")                     /* results of a tile written one token further on */           \
+    X(LAST_ROW_NAN, "last-row-nan")                         /* the last weight row gives NaN */                            \
+    X(ROUGH_EXP, "rough-exp")                               /* A1: the exponential rounded to bfloat16 */                  \
+    X(SUM_OF_CODES, "sum-of-codes")                         /* stored sums are those of the codes, not of the values */
 #define E0_FAULT_ID(id, name) id,
 enum Fault { NO_FAULT, E0_FAULTS(E0_FAULT_ID) kFaults };
 #undef E0_FAULT_ID
@@ -44,7 +53,9 @@ extern int planted_fault;
 
 const WeightView* faulted(const WeightView* w);                                          // weights with a fault in them, or w
 Codes faulted_operands(const Codes& in, const float* x, int64_t* rows, int count, int64_t k);   // operands of one tile; may rewrite rows
-void faulted_rows(float (*out)[16], int64_t tile, int count);                            // results of one tile
+void faulted_rows(float (*out)[16], int64_t tile, int count, int64_t rows);              // results of one tile of `rows` rows
+int32_t faulted_dot(int32_t c);                                                          // a block's dot
+float faulted_exp(float e);
 void faulted_sum(float* sum, const float* a, const float* b, const float* c);            // sixteen results of fma(a, b, c)
 void faulted_store(const float* x, const Codes& out, int64_t row, int64_t k);            // one stored row
 #else

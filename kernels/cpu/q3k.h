@@ -7,6 +7,7 @@ namespace e0 {
 namespace E0_ISA {
 
 E0_INLINE const float* super_scale(const Super* w, int64_t s, int64_t ns) {
+    if (E0_FAULT(FIRST_SUPER_SCALE)) return w[0].d;
     return w[E0_FAULT(NEXT_BLOCK_SCALE) && s + 1 < ns ? s + 1 : s].d;
 }
 template <int NC>
@@ -85,7 +86,7 @@ struct MmqQ3 {
         vf acc[NT];
         for (int t = 0; t < NT; ++t) acc[t] = vset(0.0f);
         for (int64_t b = 0; b < nb; ++b) {
-            const Plain32& scales = w[E0_FAULT(NEXT_BLOCK_SCALE) && b + 1 < nb ? b + 1 : b];
+            const Plain32& scales = w[E0_FAULT(FIRST_SUPER_SCALE) ? b % 8 : E0_FAULT(NEXT_BLOCK_SCALE) && b + 1 < nb ? b + 1 : b];
             vf inner[NT];
             for (int half = 0; half < 2; ++half) {
                 vi c[NT];
@@ -116,7 +117,7 @@ struct W11Q3 : FoldedQ3<1> {
             mma(c, load_a(wb, 0), load_b(a[b], 0));
             mma(c, load_a(wb, 1), load_b(a[b], 1));
             vf nd = vas_f(vxor(vas_i(vload(super_scale(w, b / 8, ns))), viset((int32_t)0x80000000u)));
-            for (int t = 0; t < 16; ++t) acc[t] = accumulate(vcvt(c.x[t]), vmul(nd, vset(a[b].d[t])), acc[t]);
+            for (int t = 0; t < 16; ++t) acc[t] = accumulate(vcvt(whole_dot(c.x[t])), vmul(nd, vset(a[b].d[t])), acc[t]);
         }
         for (int t = 0; t < 16; ++t) vstore(out[t], acc[t]);
     }

@@ -40,13 +40,14 @@ static void product(const WeightView& w, int64_t expert, int64_t first, int64_t 
         if constexpr (V == W11) Kernel::run16(wt, a, w.k, out);
         else run_steps<Kernel, kTokens>(wt, a, w.k, tree, 0, count, out);
 #if E0_MUTANTS
-        faulted_rows(out, tile, count);
+        faulted_rows(out, tile, count, w.rows);
 #endif
         const int64_t to = E0_FAULT(ROW_TILES_SWAPPED) && 16 * ((tile | 1) + 1) <= w.rows ? tile ^ 1 : tile;
         const int64_t rows = w.rows - 16 * to;
         for (int t = 0; t < count; ++t) {
-            if (rows >= 16) vstore(dest[t] + 16 * to, vload(out[t]));
-            else std::memcpy(dest[t] + 16 * to, out[t], 4 * (size_t)rows);
+            float* row = dest[E0_FAULT(TOKENS_ROTATED) ? (t + 1) % count : t] + 16 * to;
+            if (rows >= 16) vstore(row, vload(out[t]));
+            else std::memcpy(row, out[t], 4 * (size_t)rows);
         }
     }
 }
@@ -136,12 +137,23 @@ static Grouped group_pairs(const int32_t* ids, int64_t pairs, int64_t experts) {
     return {order, items, n};
 }
 
+// the expert whose weights a group of pairs is multiplied by
+static inline int64_t weights_of(int64_t expert, int64_t experts) {
+    return E0_FAULT(NEXT_EXPERT) && expert == 1 ? (expert + 1) % experts : expert;
+}
+
 // H = f(f(g / f(1 + E(-g))) * u)
 static void swiglu(const float* g, const float* u, float* h, int64_t n) {
     const vi minus = viset((int32_t)0x80000000u);
     for (int64_t i = 0; i < n; i += 16) {                      // n is a multiple of 32
         const vf gv = vload(g + i);
-        const vf e = vexp(vas_f(vxor(vas_i(gv), minus)));
+        vf e = vexp(vas_f(vxor(vas_i(gv), minus)));
+#if E0_MUTANTS
+        float rough[16];
+        vstore(rough, e);
+        for (float& v : rough) v = faulted_exp(v);
+        e = vload(rough);
+#endif
         vstore(h + i, vmul(vdiv(gv, vadd(vset(1.0f), e)), vload(u + i)));
     }
 }
@@ -178,8 +190,8 @@ static void a1_stage(const A1Args& a) {
             ud[t] = a.up_out ? a.up_out + pair * ff : u + t * ff;
         }
         pack_operands<Kernel>(acts, in, nullptr, rows, item.count, k);
-        product<V, F>(gate, item.expert, 0, gate.tiles, acts, item.count, gd);
-        product<V, F>(up, item.expert, 0, up.tiles, acts, item.count, ud);
+        product<V, F>(gate, weights_of(item.expert, gate.experts), 0, gate.tiles, acts, item.count, gd);
+        product<V, F>(up, weights_of(item.expert, up.experts), 0, up.tiles, acts, item.count, ud);
         for (int t = 0; t < item.count; ++t) {
             if (E0_FAULT(GATE_UP_SWAPPED)) swiglu(ud[t], gd[t], g + t * ff, ff);
             else swiglu(gd[t], ud[t], g + t * ff, ff);
@@ -190,6 +202,8 @@ static void a1_stage(const A1Args& a) {
 }
 
 // ---- A2 --------------------------------------------------------------------------------------------------------------------
+static inline int64_t route_slot(int64_t slot) { return E0_FAULT(ONE_ROUTE_WEIGHT) ? 0 : slot; }
+
 // the token's weighted sum over its experts
 template <int V>
 static void expert_sum(const A2Args& a, int64_t token, int64_t m) {
@@ -200,7 +214,7 @@ static void expert_sum(const A2Args& a, int64_t token, int64_t m) {
     if (V == REF) {
         for (int64_t j = 0; j < m; ++j) {
             double acc = 0.0;
-            for (int64_t s = 0; s < k; ++s) acc += (double)weight[s] * (double)y[s * m + j];
+            for (int64_t s = 0; s < k; ++s) acc += (double)weight[route_slot(s)] * (double)y[s * m + j];
             yl[j] = (float)acc;
         }
         return;
@@ -215,12 +229,12 @@ static void expert_sum(const A2Args& a, int64_t token, int64_t m) {
     int64_t j = 0;
     for (; j + 16 <= m; j += 16) {
         vf acc = vset(0.0f);
-        for (int64_t s = 0; s < k; ++s) acc = vfma(vset(weight[order[s]]), vload(y + order[s] * m + j), acc);
+        for (int64_t s = 0; s < k; ++s) acc = vfma(vset(weight[route_slot(order[s])]), vload(y + order[s] * m + j), acc);
         vstore(yl + j, acc);
     }
     for (; j < m; ++j) {
         float acc = 0.0f;
-        for (int64_t s = 0; s < k; ++s) acc = fma1(weight[order[s]], y[order[s] * m + j], acc);
+        for (int64_t s = 0; s < k; ++s) acc = fma1(weight[route_slot(order[s])], y[order[s] * m + j], acc);
         yl[j] = acc;
     }
 }
@@ -243,7 +257,7 @@ static void a2_stage(const A2Args& a) {
             dest[t] = a.y + rows[t] * m;
         }
         pack_operands<Kernel>(acts, a.h, nullptr, rows, item.count, k);
-        product<V, F>(down, item.expert, 0, down.tiles, acts, item.count, dest);
+        product<V, F>(down, weights_of(item.expert, down.experts), 0, down.tiles, acts, item.count, dest);
     };
     each(grouped.n, threads, body);
     auto sums = [&](int64_t group) {
