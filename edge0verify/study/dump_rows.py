@@ -43,6 +43,11 @@ class SideRows:
         order = np.lexsort((keys[:, 2], token))
         return None if np.array_equal(order, np.arange(len(order))) else order
 
+    @property
+    def reordered(self) -> bool:
+        """Whether the pairs lie in another order in the file."""
+        return self._order is not None
+
     @cached_property
     def pairs(self) -> np.ndarray | None:
         """i32 [pairs, 5] keys, token-major; InputError where an expert is not the one that route-ids has in that slot."""

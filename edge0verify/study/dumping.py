@@ -163,6 +163,6 @@ def _manifest(request: RunRequest, variants: Mapping[str, str], kernels: Kernels
                           driver=f"{platform.system()} {platform.release()}"),
         signature=Signature(tensors=(), layers=(), rows=0),
         level=levels.check_level(request.level),
-        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        time=datetime.now(UTC).isoformat(timespec="microseconds"),
         launches={},
     )
