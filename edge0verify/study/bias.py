@@ -43,16 +43,19 @@ def rows_bias(
     contract: Contract,
     tensor: WeightTensor,
     blocks: Blocks,
-    y: np.ndarray,
+    y: np.ndarray | None,
     *,
     experts: np.ndarray | None = None,
     limit: int = SAMPLE,
     threads: int | None = None,
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """Bias test of rows y float32 [n, M] = weights [M, K] (or [experts, M, K]) times blocks [n, K], as plain values.
 
-    Adds to `Bias.as_dict()`: `rows`, how many were tested, `of_rows`, how many there are; places name rows of y.
+    Adds to `Bias.as_dict()`: `rows`, how many were tested, `of_rows`, how many there are; places name rows of y. None where
+    the rows are not known.
     """
+    if y is None:
+        return None
     chosen = sample(len(y), limit)
     found = rows_test(contract, tensor, _take(blocks, chosen), _take(y, chosen), experts=_take(experts, chosen), threads=threads)
     return _described(found, chosen, len(y))
@@ -82,15 +85,19 @@ def rows_test(
 
 def expert_sum_bias(
     contract: Contract,
-    y: np.ndarray,
+    y: np.ndarray | None,
     weights: np.ndarray,
     ids: np.ndarray,
-    yl: np.ndarray,
+    yl: np.ndarray | None,
     *,
     limit: int = SAMPLE,
     threads: int | None = None,
-) -> dict[str, Any]:
-    """Bias test of a-yl float32 [n, M] over the rows a-y float32 [n*k, M] that the variant summed; weights f32, ids i32 [n, k]."""
+) -> dict[str, Any] | None:
+    """Bias test of a-yl float32 [n, M] over the rows a-y float32 [n*k, M] that the variant summed; weights f32, ids i32 [n, k].
+
+    None where either is not known."""
+    if y is None or yl is None:
+        return None
     n, k = ids.shape
     chosen = sample(n, limit)
     pairs = _take(y.reshape(n, k, -1), chosen).reshape(-1, y.shape[1])

@@ -7,7 +7,7 @@ excuse along.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,8 +42,21 @@ class Scene:
 
 
 def evidence(stage: str, scene: Scene) -> Iterator[Evidence]:
-    """Evidence for each tensor that `stage` ('D', 'A', 'U') writes, operands first, in the order they are computed."""
-    yield from {"D": _down, "A": _experts, "U": _up}[stage](scene)
+    """Evidence for each tensor that `stage` ('D', 'A', 'U', or a part 'A1', 'A2') writes, operands first, in the order they are
+    computed. A tensor that a side's output lacks is None there.
+
+    A1 reads the reference path's latent rows, A2 the a-h that each side's own A1 wrote. For A2 alone the inputs hold `a-h-rows`,
+    f32 [pairs, ff]: the rows that a-h was made from.
+    """
+    if stage == "A":
+        true_h = yield from _gate_up(scene)
+        yield from _expert_down(scene, true_h)
+    elif stage == "A1":
+        yield from _gate_up(scene)
+    elif stage == "A2":
+        yield from _expert_down(scene, scene.inputs["a-h-rows"])
+    else:
+        yield from {"D": _down, "U": _up}[stage](scene)
 
 
 class _Oracles:
@@ -75,16 +88,19 @@ def _product(scene: Scene, stage: str, source: np.ndarray, tensor, names: tuple[
         sides.append((c, declared[c.operand], *oracles.get((c.operand,), c, tensor, declared[c.operand])))
     outputs = (scene.a.tensors, scene.b.tensors)
     common = dict(layer=scene.layer, stage=stage, keys=scene.rows, key_names=TOKEN_KEYS)
-    exact = [Side(blocks=o[operand], exact=q, store=c.operand) for (c, q, _, _), o in zip(sides, outputs)]
+    exact = [Side(blocks=o.get(operand), exact=q, store=c.operand) for (c, q, _, _), o in zip(sides, outputs)]
     yield Evidence(tensor=operand, kind="blocks", a=exact[0], b=exact[1], **common)
     truth = oracle.float_rows(tensor, source, threads=scene.threads)
     written = [
-        Side(rows=o[rows], t=t, bound=b, bias=bias.rows_bias(c, tensor, q, o[rows], threads=scene.threads))
+        Side(rows=o.get(rows), t=t, bound=b, bias=bias.rows_bias(c, tensor, q, o.get(rows), threads=scene.threads))
         for (c, q, t, b), o in zip(sides, outputs)
     ]
     yield Evidence(tensor=rows, kind="rows", a=written[0], b=written[1], oracle=truth, **common)
     if stored is not None:
-        kept = [Side(rows=o[rows], blocks=o[stored], t=t, bound=b, store=c.store) for (c, _, t, b), o in zip(sides, outputs)]
+        kept = [
+            Side(rows=o.get(rows), blocks=o.get(stored), t=t, bound=b, store=c.store)
+            for (c, _, t, b), o in zip(sides, outputs)
+        ]
         yield Evidence(tensor=stored, kind="blocks", a=kept[0], b=kept[1], oracle=truth, **common)
 
 
@@ -104,13 +120,12 @@ def pair_keys(rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
     return np.stack([rows[token, 0], rows[token, 1], slot, ids.reshape(-1), rows[token, 2]], axis=1).astype(np.int32)
 
 
-def _experts(scene: Scene) -> Iterator[Evidence]:
-    """A1 on the reference path's latent rows, A2 on the a-h that each variant's own A1 wrote."""
-    model, layer, threads = scene.model, scene.layer, scene.threads
-    xl, xlq = scene.inputs["d-xl"], scene.inputs["d-xlq"]
-    ids, weights = scene.inputs["route-ids"], scene.inputs["route-weights"]
+def _gate_up(scene: Scene) -> Generator[Evidence, None, np.ndarray]:
+    """A1 on the reference path's latent rows; returns the oracle of H, float64 [pairs, ff]."""
+    layer, threads = scene.layer, scene.threads
+    xl, xlq, ids = scene.inputs["d-xl"], scene.inputs["d-xlq"], scene.inputs["route-ids"]
     experts, token = ids.reshape(-1), np.repeat(np.arange(ids.shape[0]), ids.shape[1])
-    gate, up, down = (model.layer(layer, f"ffn_{part}_exps") for part in ("gate", "up", "down"))
+    gate, up = (scene.model.layer(layer, f"ffn_{part}_exps") for part in ("gate", "up"))
     outputs = (scene.a.tensors, scene.b.tensors)
     pairs = dict(layer=layer, keys=pair_keys(scene.rows, ids), key_names=PAIR_KEYS)
 
@@ -132,27 +147,35 @@ def _experts(scene: Scene) -> Iterator[Evidence]:
     for tensor, weight, at, truth in (("a-gate", gate, 2, true_gate), ("a-up", up, 4, true_up)):
         sides = []
         for f, o in zip(first, outputs):
-            found = bias.rows_bias(f[0], weight, f[1], o[tensor], experts=experts, threads=threads)
-            sides.append(Side(rows=o[tensor], t=f[at], bound=f[at + 1], bias=found))
+            found = bias.rows_bias(f[0], weight, f[1], o.get(tensor), experts=experts, threads=threads)
+            sides.append(Side(rows=o.get(tensor), t=f[at], bound=f[at + 1], bias=found))
         yield Evidence(tensor=tensor, kind="rows", stage="A1", a=sides[0], b=sides[1], oracle=truth, **pairs)
     sides = []
     for (c, _, tg, bg, tp, bp), o in zip(first, outputs):
         th, bh = oracle.swiglu(tg, bg, tp, bp, threads=threads)
-        sides.append(Side(blocks=o["a-h"], t=th, bound=bh, store=c.store))
+        sides.append(Side(blocks=o.get("a-h"), t=th, bound=bh, store=c.store))
     true_h = oracle.swiglu_value(true_gate, true_up, threads=threads)
     yield Evidence(tensor="a-h", kind="blocks", stage="A1", a=sides[0], b=sides[1], oracle=true_h, **pairs)
-    del first, sides, oracles, true_gate, true_up
+    return true_h
 
+
+def _expert_down(scene: Scene, true_h: np.ndarray) -> Iterator[Evidence]:
+    """A2 on each side's own a-h; `true_h` is what it would be without any quantisation."""
+    layer, threads = scene.layer, scene.threads
+    ids, weights = scene.inputs["route-ids"], scene.inputs["route-weights"]
+    experts, down = ids.reshape(-1), scene.model.layer(layer, "ffn_down_exps")
+    outputs = (scene.a.tensors, scene.b.tensors)
+    pairs = dict(layer=layer, keys=pair_keys(scene.rows, ids), key_names=PAIR_KEYS)
     rows = dict(layer=layer, keys=scene.rows, key_names=TOKEN_KEYS)
     products, sums = [], []
     for name, o in zip(scene.variants, outputs):
         c = contract("A2", name)
         t, s = oracle.own_sums(c, down, o["a-h"], experts=experts, threads=threads)
-        found = bias.rows_bias(c, down, o["a-h"], o["a-y"], experts=experts, threads=threads)
-        products.append(Side(rows=o["a-y"], t=t, bound=oracle.bound_of(c, down, s), bias=found))
+        found = bias.rows_bias(c, down, o["a-h"], o.get("a-y"), experts=experts, threads=threads)
+        products.append(Side(rows=o.get("a-y"), t=t, bound=oracle.bound_of(c, down, s), bias=found))
         ty, by = oracle.expert_sum(c, down, t, s, weights, threads=threads)
-        found = bias.expert_sum_bias(c, o["a-y"], weights, ids, o["a-yl"], threads=threads)
-        sums.append(Side(rows=o["a-yl"], t=ty, bound=by, bias=found))
+        found = bias.expert_sum_bias(c, o.get("a-y"), weights, ids, o.get("a-yl"), threads=threads)
+        sums.append(Side(rows=o.get("a-yl"), t=ty, bound=by, bias=found))
     true_y = oracle.float_rows(down, true_h, experts=experts, threads=threads)
     yield Evidence(tensor="a-y", kind="rows", stage="A2", a=products[0], b=products[1], oracle=true_y, **pairs)
     true_yl = np.einsum("nk,nkm->nm", weights.astype(np.float64), true_y.reshape(*ids.shape, -1))
