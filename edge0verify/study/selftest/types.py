@@ -43,3 +43,8 @@ class Doctored:
     """The variant whose outputs are doctored."""
     what: str = ""
     """One line for the reader: what went wrong in this engine."""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether rows carry keys; without them, as in a raw import, rows in another order are `permuted`, not `stale`."""
+        return "permuted" not in self.expect
