@@ -1,55 +1,95 @@
-"""`edge0verify compare`: two variants of a stage, layer by layer."""
+"""`edge0verify compare`: two variants of a stage, or two dumps, layer by layer."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 
 from edge0verify.cli import options
 from edge0verify.cli.progress import progress_bar
+from edge0verify.records.errors import InputError
+
+FOR_VARIANTS = ("prompt", "prompt_file", "cascade")
+"""Options that say nothing about dumps."""
 
 
 @click.command()
-@click.option(
-    "--stage", type=click.Choice(options.STAGES), required=True, help="D (latent row), A (experts) or U (back to hidden width)."
-)
-@click.option("--a", "variant_a", required=True, metavar="VARIANT", help="One variant: ref, mmvq, mmq, w11 or an alias.")
-@click.option("--b", "variant_b", required=True, metavar="VARIANT", help="The other.")
+@click.argument("dumps", nargs=-1, type=click.Path(path_type=Path), metavar="[A.h5 B.h5]")
+@click.option("--stage", type=click.Choice((*options.STAGES, "route")), help="D latent row, A experts, U back to hidden width; of dumps also route.")
+@click.option("--a", "variant_a", metavar="VARIANT", help="One variant: ref, mmvq, mmq, w11 or an alias.")
+@click.option("--b", "variant_b", metavar="VARIANT", help="The other.")
+@click.option("--flags-a", metavar="'NAME=VALUE ...'", help="Engine flags that choose variant a; '' means all unset.")
+@click.option("--flags-b", metavar="'NAME=VALUE ...'", help="Engine flags that choose variant b.")
 @options.model_options
 @options.prompt_options()
 @click.option("--layer", metavar="N[-M][,N]", help="Judge only these layers.")
-@click.option(
-    "--cascade", is_flag=True, help="Also run the whole model with a and with b and set the top-8 of the four prompts side by side."
-)
+@click.option("--cascade", is_flag=True, help="Also run the whole model with a and with b on four prompts: movement of the top 8.")
 @options.threads_option
 @options.json_option
-def command(stage, variant_a, variant_b, model, projection, prompt, prompt_file, rows, layer, cascade, threads, json_to) -> int:
-    """Compare two variants of a stage on real weights and real text.
+@click.pass_context
+def command(
+    ctx, dumps, stage, variant_a, variant_b, flags_a, flags_b, model, projection, prompt, prompt_file, rows, layer, cascade,
+    threads, json_to,
+) -> int:
+    """Compare two variants of a stage on real weights and real text, or two dumps.
 
-    The reference path (mmvq) runs the prompt once; the stage is then replayed in every layer with a and with b on the reference
-    path's inputs. Each variant is judged against its own contract; the pair only names the difference.
+    Variants: the reference path (mmvq) runs the prompt once; the stage is then replayed in every layer with a and with b on the
+    reference path's inputs. Dumps: rows are joined by their keys, and each stage is judged on the inputs that each dump holds.
+    Either way each variant is judged against its own contract; the pair only names the difference.
 
     \b
     Examples:
       edge0verify compare --stage D --a mmq --b w11
       edge0verify compare --stage A --a mmvq --b w11 --prompt prose --layer 0-2 --json -
-      edge0verify compare --stage U --a ref --b mmq --prompt code --cascade
+      edge0verify compare --stage A --flags-a "STRATA_LATENT_MMQ=1" --flags-b ""
+      edge0verify compare dumps/a.h5 dumps/b.h5
+      edge0verify compare dumps/a.h5 dumps/b.h5 --stage U -m model.gguf
 
     \b
     Exit code: 0 PASS, 1 FAIL, 2 input error, 3 INCONCLUSIVE (nothing was proven).
     """
     from edge0verify.report.tables import verdict_text
+
+    if len(dumps) not in (0, 2):
+        raise click.UsageError(f"expected two dumps or none, found {len(dumps)}")
+    sides = (options.read_side("a", variant_a, flags_a, stage), options.read_side("b", variant_b, flags_b, stage))
+    if dumps:
+        given = [name for name in FOR_VARIANTS if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT]
+        if given:
+            option = given[0].replace("prompt_file", "file")
+            raise InputError(f"--{option}: expected only without dumps, which have a prompt of their own")
+        verdict = _dumps(dumps, stage, sides, model, projection, rows, layer, threads)
+    else:
+        verdict = _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer, cascade, threads)
+    if json_to != "-":
+        click.echo(verdict_text(verdict))
+    if json_to is not None:
+        options.write_text(json_to, verdict.dumps())
+    return verdict.exit_code
+
+
+def _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer, cascade, threads):
+    from edge0verify.model import load_model
     from edge0verify.study.cascade import top8_movement, with_top8
     from edge0verify.study.pair import Request, compare_variants
+    from edge0verify.study.replay import PARTS
 
-    loaded = options.open_model(model, projection)
+    if stage not in PARTS:
+        raise click.UsageError(f"--stage: expected one of {', '.join(PARTS)} to compare variants, found {stage or 'none'}")
+    for name, side in zip("ab", sides):
+        if not side:
+            raise click.UsageError(f"expected --{name} VARIANT or --flags-{name}, found neither")
+    loaded = load_model(model, projection)
     name, tokens = options.read_prompt(loaded, prompt, prompt_file)
+    part = PARTS[stage][0]
     request = Request(
         model=loaded,
         prompt=name,
         tokens=tokens,
         stage=stage,
-        a=variant_a,
-        b=variant_b,
+        a=sides[0][part],
+        b=sides[1][part],
         layers=options.read_layers(layer, loaded.config.layers),
         rows=options.read_rows(rows, len(tokens)),
         threads=options.thread_count(threads),
@@ -59,8 +99,25 @@ def command(stage, variant_a, variant_b, model, projection, prompt, prompt_file,
         if cascade:
             moved = top8_movement(loaded, stage, verdict.a, verdict.b, threads=request.threads, progress=progress)
             verdict = with_top8(verdict, moved)
-    if json_to != "-":
-        click.echo(verdict_text(verdict))
-    if json_to is not None:
-        options.write_text(json_to, verdict.dumps())
-    return verdict.exit_code
+    return verdict
+
+
+def _dumps(dumps, stage, sides, model, projection, rows, layer, threads):
+    from edge0verify.model import load_model
+    from edge0verify.study.dumps import DumpRequest, compare_dumps
+
+    span = None if rows is None else options.read_rows(rows, options.MOST_ROWS)
+    request = DumpRequest(
+        a=dumps[0],
+        b=dumps[1],
+        model=load_model(model, projection),
+        model_named=model is not None,
+        stage=stage,
+        declared_a=sides[0],
+        declared_b=sides[1],
+        layers=options.read_dump_layers(layer),
+        rows=None if span is None else (span.start, span.stop),
+        threads=options.thread_count(threads),
+    )
+    with progress_bar() as progress:
+        return compare_dumps(request, progress=progress)

@@ -11,6 +11,8 @@ import numpy as np
 from edge0verify.records.errors import InputError
 
 STAGES = ("D", "A", "U")
+MOST_ROWS = 1 << 31
+"""Above any position, where a prompt's length is not known yet."""
 
 
 def model_options(command):
@@ -133,6 +135,37 @@ def read_variants(chosen: str | None, flags: str | None) -> tuple[dict[str, str 
                 raise InputError(f"--set {chosen}: expected stage {part} once, found it twice")
             variants[part] = find(part, name).name
     return {}, variants
+
+
+def read_side(side: str, variant: str | None, flags: str | None, stage: str | None) -> dict[str, str]:
+    """Variants per part (D, A1, A2, U) that one side of a comparison is given by name (for `stage`) or by flags; {} by neither.
+
+    InputError where both are given, for a name without a stage, an unknown name or flag.
+    """
+    from edge0verify.study.replay import PARTS
+    from edge0verify.variants.flags import read_flags, variants_of
+    from edge0verify.variants.registry import find
+
+    if variant is not None and flags is not None:
+        raise InputError(f"--{side} and --flags-{side}: expected one of them, found both")
+    if variant is not None:
+        if stage not in PARTS:
+            raise InputError(f"--{side} {variant}: expected --stage D, A or U with it, found {stage or 'none'}")
+        return {part: find(part, variant).name for part in PARTS[stage]}
+    if flags is None:
+        return {}
+    chosen = variants_of(read_flags(flags))
+    return {part: chosen[part] for part in PARTS.get(stage, chosen)}
+
+
+def read_dump_layers(text: str | None) -> tuple[int | str, ...] | None:
+    """As `read_layers`, 'mtp' included; which layers there are only the dumps say."""
+    if text is None:
+        return None
+    words = text.split(",")
+    numbers = ",".join(word for word in words if word != "mtp")
+    found = read_layers(numbers, 1000) if numbers else ()
+    return (*found, "mtp") if "mtp" in words else found
 
 
 def make_parent(path: Path) -> None:
