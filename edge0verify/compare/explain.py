@@ -9,11 +9,13 @@ from edge0verify.compare.entry import Entry
 from edge0verify.numerics.blocks import BLOCK
 from edge0verify.records.verdict import Worst
 
+LISTED = 6
+"""Rows or columns that are listed one by one."""
 NOUN = {"code": "codes", "scale": "scales", "sum": "block sums", "row": "values", "id": "ids"}
 
 
 def span(indices: np.ndarray, whole: int, noun: str) -> str:
-    """'row 3', 'rows 3..9', '5 rows in 3..90', 'all 64 rows'."""
+    """'row 3', 'rows 3..9', 'rows 3, 5 and 90', '9 rows in 3..90', 'all 64 rows'."""
     n, first, last = len(indices), int(indices[0]), int(indices[-1])
     if n == 1:
         return f"{noun} {first}"
@@ -21,6 +23,8 @@ def span(indices: np.ndarray, whole: int, noun: str) -> str:
         return f"all {whole} {noun}s"
     if last - first + 1 == n:
         return f"{noun}s {first}..{last}"
+    if n <= LISTED:
+        return f"{noun}s {', '.join(map(str, indices[:-1].tolist()))} and {last}"
     return f"{n} {noun}s in {first}..{last}"
 
 
@@ -71,14 +75,21 @@ def cause_sentence(
     labels: np.ndarray,
     cause: str,
     *,
+    n: int,
+    total: int,
     worst: tuple[Worst, ...],
     key_names: tuple[str, ...],
     side: str,
+    note: str,
 ) -> str:
-    """'layer 3 d-xlq: 512 of 1348608 codes unexplained (b does not conform), rows 0..511, column 37; at ...'."""
+    """'layer 3 d-xlq: 512 of 1348608 codes structured (b does not conform: column 37), rows 0..511, column 37; at ...'.
+
+    n of total elements have the cause, those of rows on one side only among them, which `labels` does not hold.
+    """
     mask = labels == NUMBER[cause]
-    n = int(np.count_nonzero(mask))
-    text = f"layer {layer} {entry.name}: {n} of {mask.size} {NOUN[entry.unit]} {cause}"
-    if side:
-        text += f" ({side})"
-    return text + f", {place(mask, entry.unit)}" + example(worst, cause, key_names)
+    text = f"layer {layer} {entry.name}: {n} of {total} {NOUN[entry.unit]} {cause}"
+    if side or note:
+        text += f" ({': '.join(part for part in (side, note) if part)})"
+    if mask.any():
+        text += f", {place(mask, entry.unit)}"
+    return text + example(worst, cause, key_names)

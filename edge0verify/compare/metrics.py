@@ -95,6 +95,7 @@ class Metrics:
     poison_a: int = 0
     poison_b: int = 0
     lone_nonfinite: int = 0
+    """NaN or Inf on one side only, or not the same on both."""
     pair: Distance = field(default_factory=Distance)
     to_oracle_a: Distance = field(default_factory=Distance)
     to_oracle_b: Distance = field(default_factory=Distance)
@@ -107,7 +108,7 @@ class Metrics:
         made = cls(n=e.same.size, same=int(np.count_nonzero(e.same)))
         made.kept_a, made.kept_b = _kept(e.a.keeps), _kept(e.b.keeps)
         made.poison_a, made.poison_b = int(np.count_nonzero(e.a.poison)), int(np.count_nonzero(e.b.poison))
-        made.lone_nonfinite = int(np.count_nonzero(e.a.nonfinite ^ e.b.nonfinite))
+        made.lone_nonfinite = int(np.count_nonzero((e.a.nonfinite ^ e.b.nonfinite) | (e.a.nonfinite & e.b.nonfinite & ~e.same)))
         a, b = finite_pair(e.values_a, e.values_b)
         if a.size:
             made.max_abs = float(np.abs(a - b).max())

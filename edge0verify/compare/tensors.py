@@ -8,13 +8,15 @@ from types import ModuleType
 
 import numpy as np
 
-from edge0verify.compare import causes, comparators, explain, worst
+from edge0verify.compare import causes, comparators, worst
+from edge0verify.compare.causes import biased
 from edge0verify.compare.entry import Entry, where
 from edge0verify.compare.metrics import Metrics
 from edge0verify.compare.policy import DEFAULT, Policy
+from edge0verify.compare.status import Facts, decide
 from edge0verify.records import causes as names
 from edge0verify.records.evidence import Evidence
-from edge0verify.records.status import FAIL, INCONCLUSIVE, PASS
+from edge0verify.records.status import INCONCLUSIVE
 from edge0verify.records.verdict import LayerResult, percent
 
 CHUNK = 1 << 17
@@ -47,13 +49,23 @@ def compare(evidence: Evidence, *, policy: Policy = DEFAULT, threads: int = 2) -
         for name, (chunk_labels, chunk_metrics) in chunk.items():
             labels[name][part] = chunk_labels
             metrics[name].merge(chunk_metrics)
-    for entry in entries:
-        rest = causes.Rest(evidence=evidence, unit=entry.unit, open=labels[entry.name] == causes.OPEN)
-        causes.label_rest(labels[entry.name], rest)
+    memory: dict = {}
+    found = {
+        entry.name: causes.label_rest(labels[entry.name], _rest(evidence, entry, labels[entry.name], metrics[entry.name], memory))
+        for entry in entries
+    }
     scales = metrics.get(evidence.tensor + ".d")
     return [
-        _result(evidence, entry, comparator, labels[entry.name], metrics[entry.name], scales, policy) for entry in entries
+        _result(evidence, entry, comparator, labels[entry.name], metrics[entry.name], scales, found[entry.name], policy)
+        for entry in entries
     ]
+
+
+def _rest(evidence: Evidence, entry: Entry, labels: np.ndarray, m: Metrics, memory: dict) -> causes.Rest:
+    """What is still without a cause: broken contracts, and where there is no contract at all, whatever differs."""
+    unjudged = m.kept_a is None and m.kept_b is None
+    still_open = labels == (causes.NUMBER[names.LOOSE.name] if unjudged else causes.OPEN)
+    return causes.Rest(evidence=evidence, entry=entry, open=still_open, unjudged=unjudged, memory=memory)
 
 
 def compare_all(evidences: Iterable[Evidence], *, policy: Policy = DEFAULT, threads: int = 2) -> list[LayerResult]:
@@ -120,21 +132,29 @@ def _result(
     labels: np.ndarray,
     m: Metrics,
     scales: Metrics | None,
+    found: dict[str, causes.Finding],
     policy: Policy,
 ) -> LayerResult:
+    lone = _lone(evidence, entry)
+    total = m.n + lone
     counts = causes.count(labels)
-    if sum(counts.values()) != m.n:
-        raise AssertionError(f"{where(evidence)}: causes count {sum(counts.values())} of {m.n} elements")
+    if lone:
+        counts[names.ROUTE_FLIP.name] = counts.get(names.ROUTE_FLIP.name, 0) + lone
+    if sum(counts.values()) != total:
+        raise AssertionError(f"{where(evidence)}: causes count {sum(counts.values())} of {total} elements")
     shown = worst.pick(evidence, entry, comparator, labels, policy.worst)
-    status, reasons = _status(evidence, entry, labels, counts, m, shown, policy)
+    facts = Facts(
+        evidence=evidence, entry=entry, labels=labels, counts=counts, found=found, metrics=m, shown=shown, total=total
+    )
+    status, reasons = decide(facts, policy)
     codes, ids = entry.unit == "code", entry.unit == "id"
     differing = m.histogram()
     return LayerResult(
         layer=evidence.layer,
         tensor=entry.name,
-        n=m.n,
+        n=total,
         equal=m.same,
-        equal_pct=percent(m.same, m.n),
+        equal_pct=percent(m.same, total),
         max_code_diff=max(map(int, differing), default=0) if codes else None,
         code_diffs=differing if codes else None,
         scale_equal_pct=percent(scales.same, scales.n) if scales is not None and codes else None,
@@ -142,9 +162,10 @@ def _result(
         max_abs=None if ids else m.max_abs,
         max_ulp=m.max_ulp,
         corr=None if ids else m.moments.correlation,
-        conforming={"a": m.kept_a, "b": m.kept_b},
+        conforming={"a": _kept(m.kept_a, lone), "b": _kept(m.kept_b, lone)},
         poison={"a": m.poison_a, "b": m.poison_b},
         causes=counts,
+        bias=_bias(evidence, entry),
         worst=shown,
         triangle=_triangle(m, evidence) if codes or entry.unit == "row" else None,
         status=status,
@@ -152,33 +173,17 @@ def _result(
     )
 
 
-def _status(
-    evidence: Evidence, entry: Entry, labels: np.ndarray, counts: dict[str, int], m: Metrics, shown, policy: Policy
-) -> tuple[str, list[str]]:
-    """The entry's status by its causes, with a sentence for each cause that is not a pass."""
-    status, reasons = PASS, []
-    for cause, n in counts.items():
-        if cause == names.LOOSE.name:
-            outcome, why = _loose(evidence, entry, n, m, policy)
-        elif cause == names.NONFINITE.name and m.lone_nonfinite == 0:
-            outcome, why = INCONCLUSIVE, "the same on both sides, so nothing is proven"
-        else:
-            outcome, why = names.CAUSES[cause].outcome, explain.which_side(m.kept_a, m.kept_b, m.n)
-        if outcome == PASS:
-            continue
-        status = FAIL if FAIL in (status, outcome) else INCONCLUSIVE
-        reasons.append(
-            explain.cause_sentence(
-                evidence.layer, entry, labels, cause, worst=shown, key_names=evidence.key_names, side=why
-            )
-        )
-    return status, reasons
+def _lone(evidence: Evidence, entry: Entry) -> int:
+    """Elements of rows that one side alone has."""
+    return 0 if evidence.lone is None else (len(evidence.lone.a) + len(evidence.lone.b)) * entry.columns
 
 
-def _loose(evidence: Evidence, entry: Entry, n: int, m: Metrics, policy: Policy) -> tuple[str, str]:
-    if m.kept_a is None or m.kept_b is None:
-        return INCONCLUSIVE, "they differ and no bound says by how much they may"
-    share = n / m.n
-    if share > policy.loose_share:
-        return INCONCLUSIVE, f"the bound cannot tell; share {share:.3g}, policy allows {policy.loose_share:g}"
-    return PASS, ""
+def _kept(kept: int | None, lone: int) -> int | None:
+    """Rows on one side only break no contract that is known."""
+    return None if kept is None else kept + lone
+
+
+def _bias(evidence: Evidence, entry: Entry) -> dict | None:
+    if entry.name != evidence.tensor or not biased.plan(evidence):
+        return None
+    return {"a": biased.statistics(evidence.a.bias), "b": biased.statistics(evidence.b.bias)}

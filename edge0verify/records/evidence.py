@@ -42,12 +42,9 @@ class Side:
     """Name of the store quantiser; default: that of `blocks`."""
     chained: bool = False
     """The bound runs through a requantisation: rigorous, but so wide that differences are labelled `loose`."""
-    bias: Mapping[str, Any] | None = None
-    """Kind `rows`: outcome of the bias test on this side's rows (`numerics.bias.Bias.as_dict()`, with `rows`, the number of
-    rows it saw); None where it was not made."""
-
     bias: Bias | Mapping[str, Any] | None = None
-    """Outcome of the bias test on these rows, or its `as_dict()`."""
+    """Kind `rows`: outcome of the bias test on this side's rows (`numerics.bias.Bias`, or its `as_dict()` with `rows`, the number
+    of rows it saw); None where it was not made."""
     previous: Side | None = None
     """What the same buffer held before (another run, pass or layer): a row of it that shows up here is `stale`."""
     terms: Callable[[np.ndarray], np.ndarray] | None = None

@@ -7,7 +7,7 @@ import numpy as np
 from edge0verify.numerics import oracle
 from edge0verify.numerics.blocks import Blocks
 from edge0verify.numerics.quantise import quantise
-from edge0verify.records.evidence import Evidence, Side
+from edge0verify.records.evidence import Evidence, Router, Side
 from tests.numerics.scenes import scene
 
 SHAPE = {"n": 97, "m": 64, "k": 1056}
@@ -81,6 +81,39 @@ def at(index, value):
         array[index] = value
 
     return change
+
+
+def token_keys(n=SHAPE["n"]):
+    """i32 [n, 3] keys of n tokens of one pass."""
+    return np.stack([np.zeros(n), np.arange(n), np.ones(n)], axis=1).astype(np.int32)
+
+
+def terms_of(variant):
+    """terms(rows) -> f64 [K blocks, r, m] of the side that `rows_side` gives."""
+    s = scene("D", variant, **SHAPE)
+    return lambda rows: np.stack([dots.sum(axis=0) * scale for _, dots, scale in oracle.block_dots(s.weights, s.blocks.take(rows), 32)])
+
+
+def routed(n=40, experts=16, k=4, seed=5):
+    """(logits f32 [n, experts], bound f64, ids i32 [n, k]) of a router."""
+    logits = np.random.default_rng(seed).standard_normal((n, experts)).astype(np.float32)
+    return logits, np.full(logits.shape, 1e-6), chosen_of(logits, k)
+
+
+def chosen_of(logits, k=4):
+    """The k largest logits of each row, ties to the lower id."""
+    return np.argsort(-logits.astype(np.float64), axis=1, kind="stable")[:, :k].astype(np.int32)
+
+
+def near_tie(gap, row=7, seed=5):
+    """Evidence of a router whose two best logits of one row change places: they differ by `gap` on either side."""
+    a, bound, _ = routed(seed=seed)
+    best = np.argsort(-a[row])[:2]
+    a[row, best[1]] = a[row, best[0]] - np.float32(gap)
+    b = a.copy()
+    b[row, best] = a[row, best[::-1]]
+    sides = [Side(ids=chosen_of(logits)) for logits in (a, b)]
+    return pair(*sides, tensor="route-ids", kind="ids", limit=16, router=Router(a=a, b=b, bound=bound))
 
 
 def blocks_of_rows(y, t, bound, store="mmvq", known_rows=True):

@@ -104,7 +104,7 @@ class TestFaults:
 
         b = edited(blocks_side("w11", known_rows=known_rows), d=shift)
         found = entries(blocks_pair(blocks_side("mmvq", known_rows=known_rows), b))["d-xlq.d"]
-        assert found.causes["unexplained"] > 90
+        assert found.causes["structured"] > 90
         assert "block 0" in found.reasons[0]
         assert found.status == "FAIL"
 

@@ -1,9 +1,9 @@
 """The table of causes: one module each, asked in the order of decision, the first that applies to an element wins.
 
-A module holds `CAUSE`, a pure decision `plan(...) -> bool` (can it apply here at all?) and `execute(...) -> mask` (to which
-elements?). Element causes look at one element at a time and run on chunks of rows; rest causes look at the whole tensor and
-run once, on what breaks a contract and is still without a cause. `cascade` stands beside the tuples: it renames conforming
-differences in rows whose inputs differ. A new cause is a module here and its place in a tuple.
+A module holds `CAUSE`, a pure decision `plan(...) -> bool` (can it apply here at all?) and `execute(...)` (to which elements?).
+Element causes look at one element at a time, run on chunks of rows and give a mask; rest causes look at the whole tensor, run once,
+on what breaks a contract and is still without a cause, and give a `Finding`. `cascade` also renames conforming differences in rows
+whose inputs differ; `biased` is said of a tensor, not of elements. A new cause is a module here and its place in a tuple.
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ from edge0verify.compare.causes import (
     loose,
     nonfinite,
     operands,
+    permuted,
     rounding,
+    route_flip,
+    stale,
+    structured,
     tie,
     unexplained,
     unwritten,
 )
-from edge0verify.compare.causes.rest import Rest
+from edge0verify.compare.causes.rest import Finding, Rest
 from edge0verify.compare.elements import Elements
 from edge0verify.records import causes as names
 
 ELEMENT_CAUSES = (nonfinite, unwritten, by_design, equal, loose, operands, tie, rounding)
-REST_CAUSES = (unexplained,)
+REST_CAUSES = (stale, permuted, structured, route_flip, cascade, unexplained)
+NEEDS_CONTRACT = (structured, unexplained)
+"""Rest causes that say a contract is broken: not asked where there is none."""
 
 NUMBER = {cause.name: i for i, cause in enumerate(names.ORDER)}
 """Cause name -> the number that stands for it in a label array."""
@@ -59,20 +65,34 @@ def label_chunk(elements: Elements) -> np.ndarray:
 
 def mark_inherited(labels: np.ndarray, elements: Elements, inherited: np.ndarray) -> None:
     """Name what differs and conforms `cascade` in the rows whose inputs differ (`inherited`, bool [rows]); in place."""
-    labels[cascade.execute(elements, labels, inherited, NUMBER, OPEN)] = NUMBER[cascade.CAUSE.name]
+    labels[cascade.inherits(elements, labels, inherited, NUMBER)] = NUMBER[cascade.CAUSE.name]
 
 
-def label_rest(labels: np.ndarray, rest: Rest) -> None:
-    """Give every `OPEN` element of `labels` (uint8 [n, m], changed in place) one of the rest causes."""
+def label_rest(labels: np.ndarray, rest: Rest) -> dict[str, Finding]:
+    """Give every `OPEN` element of `labels` (uint8 [n, m], changed in place) one of the rest causes; what each cause found.
+
+    Elements that nothing judges (`rest.unjudged`) end as `loose` where no other rest cause claims them: nothing says that they
+    break a contract.
+    """
+    found: dict[str, Finding] = {}
+    left = rest.open
     for module in REST_CAUSES:
-        left = labels == OPEN
         if not left.any():
-            return
-        narrowed = Rest(evidence=rest.evidence, unit=rest.unit, open=left)
-        if module.plan(narrowed):
-            labels[left & module.execute(narrowed)] = NUMBER[module.CAUSE.name]
-    if (labels == OPEN).any():
+            break
+        narrowed = rest.narrowed(left)
+        if (rest.unjudged and module in NEEDS_CONTRACT) or not module.plan(narrowed):
+            continue
+        finding = module.execute(narrowed)
+        mask = finding.mask & left
+        if mask.any():
+            labels[mask] = NUMBER[module.CAUSE.name]
+            found[module.CAUSE.name] = finding
+            left = left & ~mask
+    if rest.unjudged:
+        labels[left] = NUMBER[names.LOOSE.name]
+    elif left.any():
         raise AssertionError("an element was left without a cause")
+    return found
 
 
 def count(labels: np.ndarray) -> dict[str, int]:
