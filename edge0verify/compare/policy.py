@@ -15,7 +15,8 @@ SCHEMA = "edge0verify.policy/1"
 LOOSE_SHARE = 1e-3
 """Measured on the embedded model: 0. Above this share the bounds say too little to call the rest a pass."""
 
-_STAGES = {"route": "route", "ffn": "route", "d": "D", "a-gate": "A1", "a-up": "A1", "a-h": "A1", "a": "A2", "u": "U", "top8": "head"}
+_STAGES = {"route": "route", "ffn": "route", "d": "D", "a": "A2", "u": "U", "top8": "head"}
+_STAGES |= {"a-gate": "A1", "a-up": "A1", "a-h": "A1"}
 
 
 def stage_of(tensor: str) -> str:

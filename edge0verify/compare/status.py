@@ -1,4 +1,4 @@
-"""The status of an entry: its causes held against its limits, a sentence for each that is not a pass, and the limit that would do."""
+"""The status of an entry: its causes against its limits, a sentence for each that is not a pass, and the limit that would do."""
 
 from __future__ import annotations
 

@@ -91,7 +91,11 @@ def token_keys(n=SHAPE["n"]):
 def terms_of(variant):
     """terms(rows) -> f64 [K blocks, r, m] of the side that `rows_side` gives."""
     s = scene("D", variant, **SHAPE)
-    return lambda rows: np.stack([dots.sum(axis=0) * scale for _, dots, scale in oracle.block_dots(s.weights, s.blocks.take(rows), 32)])
+
+    def terms(rows):
+        return np.stack([dots.sum(axis=0) * scale for _, dots, scale in oracle.block_dots(s.weights, s.blocks.take(rows), 32)])
+
+    return terms
 
 
 def routed(n=40, experts=16, k=4, seed=5):

@@ -1,4 +1,4 @@
-"""Conforms, and the bias test says that the error is systematic: said of a whole tensor, from the statistics that study hands in."""
+"""Conforms, and the bias test calls the error systematic: said of a whole tensor, from the statistics that study hands in."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def find(rest: Rest, name: str) -> tuple[str, Mask] | None:
         return None
     rows, found, ideal, reach = expected
     columns = broken.shape[1]
-    noun = "block" if rest.unit in ("scale", "sum") else "columns"
+    noun = "block" if rest.unit in ("scale", "sum") else "column"
     for width in (1,) if rest.unit in ("scale", "sum") else WIDTHS:
         if columns % width or not 2 <= columns // width <= MOST_BLOCKS:
             continue
@@ -89,6 +89,6 @@ def _describe(origin: dict[int, int], width: int, blocks: int, noun: str) -> str
         return f"each of {len(origin)} {unit} holds {whose} content"
     period = min(origin) if origin else 0
     if len(origin) > 1 and period and all(b == a % period for a, b in origin.items()):
-        return f"columns repeat with a period of {period * width}" if noun != "block" else f"blocks repeat with a period of {period}"
+        return f"{noun}s repeat with a period of {period * width}"
     listed = ", ".join(f"{a} that of {b}" for a, b in list(origin.items())[:4])
     return f"{unit} hold another's content: {listed}{' ...' if len(origin) > 4 else ''}"

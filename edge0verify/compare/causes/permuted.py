@@ -125,8 +125,14 @@ def statistics(order: Order) -> dict[str, float]:
     lengths = np.diff(np.concatenate([[-1], np.flatnonzero(~together), [len(moved) - 1]]))
     cycles = _cycles(moved, source)
     return {
-        "rows": len(moved), "exact": order.exact, "cycles": len(cycles), "longest_cycle": max(cycles, default=0),
-        "runs": len(lengths), "longest_run": int(lengths.max()), "median_shift": float(np.median(shift)), "largest_shift": int(shift.max()),
+        "rows": len(moved),
+        "exact": order.exact,
+        "cycles": len(cycles),
+        "longest_cycle": max(cycles, default=0),
+        "runs": len(lengths),
+        "longest_run": int(lengths.max()),
+        "median_shift": float(np.median(shift)),
+        "largest_shift": int(shift.max()),
     }
 
 

@@ -117,4 +117,6 @@ def _note(flips: list[Flip]) -> str:
     if np.isnan(worst.gap):
         return text + ", logits not known"
     text += f", gap {worst.gap:.3g} = {worst.ulps:.3g} ulp"
-    return text + (f" = {worst.bounds:.3g} of the router's bound" if worst.bounds is not None else ", the router's bound is not known")
+    if worst.bounds is None:
+        return text + ", the router's bound is not known"
+    return text + f" = {worst.bounds:.3g} of the router's bound"

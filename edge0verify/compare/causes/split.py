@@ -47,6 +47,6 @@ def _describe(times: np.ndarray) -> str:
         blocks = np.flatnonzero(times == factor)
         run = blocks[-1] - blocks[0] + 1 == len(blocks)
         which = f"{blocks[0]}..{blocks[-1]}" if run and len(blocks) > 1 else ", ".join(map(str, blocks[:6].tolist()))
-        what = "are missing from the sum" if factor == -1 else f"are counted {int(factor) + 1} times" if factor > 0 else "have the wrong sign"
+        what = {-1: "are missing from the sum", -2: "have the wrong sign"}.get(int(factor), f"are counted {int(factor) + 1} times")
         said.append(f"K block{'s' if len(blocks) > 1 else ''} {which} of {len(times)} {what}")
     return ", ".join(said)
