@@ -129,7 +129,17 @@ def top8(found: dict[str, Any]) -> str:
     lines = [_position(position) for position in found["per_position"]]
     head = f"top-8: largest movement {figure(found['max_move'])} over {found['positions']} positions, "
     head += f"{found['argmax_changes']} best changed, {found['set_changes']} sets changed"
-    return "\n".join([head, *lines[:8]])
+    beside = found.get("spread")
+    return "\n".join([head, *lines[:8], *([beside_spread(found["max_move"], beside)] if beside else [])])
+
+
+def beside_spread(move: float | None, spread: dict[str, Any]) -> str:
+    """'log-probs move by 0.034; accepted variants (ref, mmvq, mmq) differ by 0.041 among themselves'."""
+    names = ", ".join(spread["variants"])
+    text = f"log-probs move by {figure(move, 2)}; "
+    if spread["max_move"] is None:
+        return text + f"no two other variants to set it beside ({names or 'none'})"
+    return text + f"accepted variants ({names}) differ by {figure(spread['max_move'], 2)} among themselves"
 
 
 def _engaged(verdict: Verdict) -> str:

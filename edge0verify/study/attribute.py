@@ -18,7 +18,7 @@ from edge0verify.compare.top8 import divergence
 from edge0verify.engine import Engine
 from edge0verify.model import Model, layer_prefix
 from edge0verify.records.evidence import Tokens
-from edge0verify.study.cascade import FOUR
+from edge0verify.study.spread import FOUR
 from edge0verify.variants.kernels import Kernels
 
 PARTS = ("D", "A", "U")
