@@ -108,7 +108,10 @@ class Metrics:
         made = cls(n=e.same.size, same=int(np.count_nonzero(e.same)))
         made.kept_a, made.kept_b = _kept(e.a.keeps), _kept(e.b.keeps)
         made.poison_a, made.poison_b = int(np.count_nonzero(e.a.poison)), int(np.count_nonzero(e.b.poison))
-        made.lone_nonfinite = int(np.count_nonzero((e.a.nonfinite ^ e.b.nonfinite) | (e.a.nonfinite & e.b.nonfinite & ~e.same)))
+        unlike = e.a.nonfinite ^ e.b.nonfinite
+        if e.unit != "code":                              # a code counts as not finite by its scale, which says whether both are alike
+            unlike = unlike | (e.a.nonfinite & e.b.nonfinite & ~e.same)
+        made.lone_nonfinite = int(np.count_nonzero(unlike))
         a, b = finite_pair(e.values_a, e.values_b)
         if a.size:
             made.max_abs = float(np.abs(a - b).max())
