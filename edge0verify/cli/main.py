@@ -17,11 +17,15 @@ from edge0verify.records.errors import InputError
 
 COMMANDS = {
     "compare": "compare two variants, or two dumps, layer by layer",
+    "bisect": "the first layer, stage, row and block that does not conform",
+    "drift": "how far variants, runs, threads, batch widths and contexts move the numbers",
     "run": "run the engine over a prompt and write a dump",
     "show": "what a dump holds: manifest, tensors, statistics",
     "import": "bring another engine's tensors into a dump",
     "eval": "put the embedded questions to the model",
     "doctor": "what is built and found here, and what each absence means",
+    "kernel": "test one kernel alone, built in or from a shared library",
+    "prove": "check the claims that kernels rest on, over all codes",
     "list": "list variants, devices, prompts",
     "gate": "keep verdicts per commit and machine, ask whether a head is good",
     "bench": "benchmarks: A against B in rotated rounds",
