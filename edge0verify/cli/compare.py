@@ -10,13 +10,14 @@ from edge0verify.cli import options
 from edge0verify.cli.progress import progress_bar
 from edge0verify.records.errors import InputError
 
+STAGES = (*options.STAGES, "route")
 FOR_VARIANTS = ("prompt", "prompt_file", "cascade")
 """Options that say nothing about dumps."""
 
 
 @click.command()
 @click.argument("dumps", nargs=-1, type=click.Path(path_type=Path), metavar="[A.h5 B.h5]")
-@click.option("--stage", type=click.Choice((*options.STAGES, "route")), help="D latent row, A experts, U back to hidden width; of dumps also route.")
+@click.option("--stage", type=click.Choice(STAGES), help="D latent row, A experts, U hidden width; of dumps also route.")
 @click.option("--a", "variant_a", metavar="VARIANT", help="One variant: ref, mmvq, mmq, w11 or an alias.")
 @click.option("--b", "variant_b", metavar="VARIANT", help="The other.")
 @click.option("--flags-a", metavar="'NAME=VALUE ...'", help="Engine flags that choose variant a; '' means all unset.")
@@ -25,12 +26,13 @@ FOR_VARIANTS = ("prompt", "prompt_file", "cascade")
 @options.prompt_options()
 @click.option("--layer", metavar="N[-M][,N]", help="Judge only these layers.")
 @click.option("--cascade", is_flag=True, help="Also run the whole model with a and with b on four prompts: movement of the top 8.")
+@click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="TOML rules: limits by stage, tensor, layer.")
 @options.threads_option
 @options.json_option
 @click.pass_context
 def command(
     ctx, dumps, stage, variant_a, variant_b, flags_a, flags_b, model, projection, prompt, prompt_file, rows, layer, cascade,
-    threads, json_to,
+    policy_file, threads, json_to,
 ) -> int:
     """Compare two variants of a stage on real weights and real text, or two dumps.
 
@@ -49,19 +51,21 @@ def command(
     \b
     Exit code: 0 PASS, 1 FAIL, 2 input error, 3 INCONCLUSIVE (nothing was proven).
     """
+    from edge0verify.compare import DEFAULT, load_policy
     from edge0verify.report.tables import verdict_text
 
     if len(dumps) not in (0, 2):
         raise click.UsageError(f"expected two dumps or none, found {len(dumps)}")
     sides = (options.read_side("a", variant_a, flags_a, stage), options.read_side("b", variant_b, flags_b, stage))
+    policy = DEFAULT if policy_file is None else load_policy(policy_file)
     if dumps:
         given = [name for name in FOR_VARIANTS if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT]
         if given:
             option = given[0].replace("prompt_file", "file")
             raise InputError(f"--{option}: expected only without dumps, which have a prompt of their own")
-        verdict = _dumps(dumps, stage, sides, model, projection, rows, layer, threads)
+        verdict = _dumps(dumps, stage, sides, model, projection, rows, layer, policy, threads)
     else:
-        verdict = _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer, cascade, threads)
+        verdict = _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer, cascade, policy, threads)
     if json_to != "-":
         click.echo(verdict_text(verdict))
     if json_to is not None:
@@ -69,7 +73,8 @@ def command(
     return verdict.exit_code
 
 
-def _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer, cascade, threads):
+def _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer, cascade, policy, threads):
+    from edge0verify.compare import hold_movement
     from edge0verify.model import load_model
     from edge0verify.study.cascade import top8_movement, with_top8
     from edge0verify.study.pair import Request, compare_variants
@@ -93,16 +98,17 @@ def _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer,
         layers=options.read_layers(layer, loaded.config.layers),
         rows=options.read_rows(rows, len(tokens)),
         threads=options.thread_count(threads),
+        policy=policy,
     )
     with progress_bar() as progress:
         verdict = compare_variants(request, progress=progress)
         if cascade:
             moved = top8_movement(loaded, stage, verdict.a, verdict.b, threads=request.threads, progress=progress)
-            verdict = with_top8(verdict, moved)
+            verdict = with_top8(hold_movement(verdict, moved, policy), moved)
     return verdict
 
 
-def _dumps(dumps, stage, sides, model, projection, rows, layer, threads):
+def _dumps(dumps, stage, sides, model, projection, rows, layer, policy, threads):
     from edge0verify.model import load_model
     from edge0verify.study.dumps import DumpRequest, compare_dumps
 
@@ -118,6 +124,7 @@ def _dumps(dumps, stage, sides, model, projection, rows, layer, threads):
         layers=options.read_dump_layers(layer),
         rows=None if span is None else (span.start, span.stop),
         threads=options.thread_count(threads),
+        policy=policy,
     )
     with progress_bar() as progress:
         return compare_dumps(request, progress=progress)

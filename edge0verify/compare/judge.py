@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from edge0verify.compare.ladder import widest_jump
 from edge0verify.compare.policy import DEFAULT, Policy
+from edge0verify.compare.top8 import hold
 from edge0verify.records import causes as names
 from edge0verify.records.errors import InputError
 from edge0verify.records.evidence import Engagement
@@ -49,13 +52,16 @@ def judge(
     results = tuple(results)
     totals = total(results)
     first = [*unlike, *suspect]
-    failing = [*_of(results, FAIL), *failures]
+    too_far, not_held = hold(top8, policy)
+    failing = [*_of(results, FAIL), *too_far, *failures]
     engaged = {"a": _engaged(engaged_a, results, "a"), "b": _engaged(engaged_b, results, "b")}
     other = [
         *_nothing_compared(results),
         *_of(results, INCONCLUSIVE),
         *_not_engaged("a", engaged_a, engaged["a"], totals, policy),
         *_not_engaged("b", engaged_b, engaged["b"], totals, policy),
+        *_unused(results, policy),
+        *not_held,
         *inconclusive,
     ]
     if first:
@@ -87,7 +93,8 @@ def judge(
 def _of(results: Sequence[LayerResult], status: str) -> list[str]:
     """The reasons of the entries of that status. One without a reason still gets a sentence."""
     reasons: list[str] = []
-    for result in results:
+    # What is no number comes first: no figure beside it means anything.
+    for result in sorted(results, key=lambda result: names.NONFINITE.name not in result.causes):
         if result.status == status:
             reasons.extend(result.reasons or (f"layer {result.layer} {result.tensor}: {status}",))
     return reasons
@@ -97,6 +104,21 @@ def _shortened(reasons: Sequence[str]) -> list[str]:
     if len(reasons) <= SHOWN:
         return list(reasons)
     return [*reasons[:SHOWN], f"and {len(reasons) - SHOWN} more of this kind"]
+
+
+def hold_movement(verdict: Verdict, top8: dict[str, Any], policy: Policy) -> Verdict:
+    """The verdict with a movement that was measured after it was given, held to the policy."""
+    too_far, not_held = hold(top8, policy)
+    reasons = (*too_far, *verdict.reasons, *not_held)
+    status = FAIL if too_far else verdict.status
+    if status == PASS and not_held:
+        status = INCONCLUSIVE
+    return replace(verdict, top8=top8, status=status, reasons=reasons)
+
+
+def _unused(results: Sequence[LayerResult], policy: Policy) -> list[str]:
+    """Rules that hold for nothing: what they were written for was not compared."""
+    return [f"{name} matches no tensor that was compared" for name in policy.unused((r.tensor, r.layer) for r in results)]
 
 
 def _nothing_compared(results: Sequence[LayerResult]) -> list[str]:
@@ -157,5 +179,7 @@ def total(results: Sequence[LayerResult]) -> dict[str, Any]:
         "codes_equal": code_equal,
         "codes_equal_pct": percent(code_equal, code_n),
         "causes": {name: count for name, count in counts.items() if count},
+        "biased": sum(any(": biased" in reason for reason in r.reasons) for r in results),
+        "widest_jump": widest_jump(results),
         "status": {status: sum(r.status == status for r in results) for status in (PASS, FAIL, INCONCLUSIVE)},
     }

@@ -109,7 +109,7 @@ class Metrics:
         made.kept_a, made.kept_b = _kept(e.a.keeps), _kept(e.b.keeps)
         made.poison_a, made.poison_b = int(np.count_nonzero(e.a.poison)), int(np.count_nonzero(e.b.poison))
         unlike = e.a.nonfinite ^ e.b.nonfinite
-        if e.unit != "code":                              # a code counts as not finite by its scale, which says whether both are alike
+        if e.unit != "code":  # a code counts as not finite by its scale, which says whether both are alike
             unlike = unlike | (e.a.nonfinite & e.b.nonfinite & ~e.same)
         made.lone_nonfinite = int(np.count_nonzero(unlike))
         a, b = finite_pair(e.values_a, e.values_b)

@@ -19,9 +19,14 @@ _STAGES = {"route": "route", "ffn": "route", "d": "D", "a": "A2", "u": "U", "top
 _STAGES |= {"a-gate": "A1", "a-up": "A1", "a-h": "A1"}
 
 
+def base_name(tensor: str) -> str:
+    """The tensor that scales (`.d`) or block sums (`.s`) belong to."""
+    return tensor.removesuffix(".d").removesuffix(".s")
+
+
 def stage_of(tensor: str) -> str:
     """The stage that writes a tensor of a dump, by its name: 'D' for d-xlq.d; '' for a name of none."""
-    base = tensor.removesuffix(".d").removesuffix(".s")
+    base = base_name(tensor)
     return _STAGES.get(base) or _STAGES.get(base.split("-")[0], "")
 
 
@@ -48,7 +53,8 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Limits of the tensors it matches; each pattern must match the whole name."""
+    """Limits of the tensors it matches. A pattern must match the whole name; that of a tensor also holds for the tensor's scales
+    (`.d`) and block sums (`.s`), unless a rule before it takes them."""
 
     stage: re.Pattern
     tensor: re.Pattern
@@ -58,7 +64,8 @@ class Rule:
     """Where it stands, for messages: 'rule[2] of policy.toml'."""
 
     def matches(self, stage: str, tensor: str, layer: int | str) -> bool:
-        return bool(self.stage.fullmatch(stage) and self.tensor.fullmatch(tensor) and self.layer.fullmatch(str(layer)))
+        named = self.tensor.fullmatch(tensor) or self.tensor.fullmatch(base_name(tensor))
+        return bool(self.stage.fullmatch(stage) and named and self.layer.fullmatch(str(layer)))
 
 
 @dataclass(frozen=True, kw_only=True)

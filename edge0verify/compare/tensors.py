@@ -46,9 +46,9 @@ def compare(evidence: Evidence, *, policy: Policy = DEFAULT, threads: int = 2) -
     step = max(1, CHUNK // entries[0].columns)
     parts = [slice(lo, min(lo + step, n)) for lo in range(0, n, step)]
     for part, chunk in zip(parts, _run(evidence, comparator, parts, threads)):
-        for name, (chunk_labels, chunk_metrics) in chunk.items():
-            labels[name][part] = chunk_labels
-            metrics[name].merge(chunk_metrics)
+        for name in labels:
+            labels[name][part], figures = chunk[name]
+            metrics[name].merge(figures)
     memory: dict = {}
     found = {
         entry.name: causes.label_rest(labels[entry.name], _rest(evidence, entry, labels[entry.name], metrics[entry.name], memory))

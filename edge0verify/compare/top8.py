@@ -6,8 +6,26 @@ from typing import Any
 
 import numpy as np
 
+from edge0verify.compare.policy import Policy
 from edge0verify.records.errors import InputError
 from edge0verify.records.evidence import Tokens
+
+
+def hold(top8: dict[str, Any] | None, policy: Policy) -> tuple[list[str], list[str]]:
+    """(failures, unproven) of a movement against the policy's limit, in units of `top8["spread"]`, that of accepted variants."""
+    limit = policy.top8_spread
+    if limit is None:
+        return [], []
+    moved = None if top8 is None else top8["max_move"]
+    yardstick = None if top8 is None else (top8.get("spread") or {}).get("max_move")
+    if moved is None or yardstick is None:
+        missing = "no movement was measured" if moved is None else "the accepted variants' own spread is not known"
+        return [], [f"top-8 movement: policy allows {limit:g} times the spread, and {missing}"]
+    ratio = moved / yardstick if yardstick > 0 else (0.0 if moved == 0 else float("inf"))
+    if ratio <= limit:
+        return [], []
+    text = f"top-8 log-probs move by {moved:.3g}, {ratio:.3g} times the {yardstick:.3g} of the accepted variants among themselves"
+    return [f"{text}, policy allows {limit:g}; top8_spread = {ratio!r} would have passed"], []
 
 
 def _check(tokens: Tokens, side: str) -> None:

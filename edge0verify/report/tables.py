@@ -158,12 +158,21 @@ def _totals(verdict: Verdict) -> str:
     return "equal: " + (", ".join(parts) or "nothing")
 
 
+def _not_finite(verdict: Verdict) -> list[str]:
+    """What is no number stands before any figure, since none beside it means anything."""
+    found = [(r, r.causes["nonfinite"]) for r in verdict.layers if r.causes.get("nonfinite")]
+    lines = [f"NOT FINITE: layer {r.layer} {r.tensor}, {n} of {r.n}" for r, n in found[:8]]
+    if len(found) > 8:
+        lines.append(f"NOT FINITE: and {len(found) - 8} more tensors")
+    return ["\n".join(lines)] if lines else []
+
+
 def verdict_text(verdict: Verdict) -> str:
     """Table, top-8 where there is one, engaged, the verdict and its reasons. Ends without a newline."""
     title = f"stage {verdict.stage}: a = {verdict.a}, b = {verdict.b}" if verdict.stage else f"a = {verdict.a}, b = {verdict.b}"
     if verdict.reference:
         title += f", on the reference path of {verdict.reference}"
-    parts = [title, layers(verdict.layers)]
+    parts = [title, *_not_finite(verdict), layers(verdict.layers)]
     if verdict.top8 is not None:
         parts.append(top8(verdict.top8))
     closing = [_engaged(verdict), *textwrap.wrap(_totals(verdict), WIDTH), f"verdict: {verdict.status}"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edge0verify.compare import compare, judge
+from edge0verify.compare import DEFAULT, Policy, compare, judge
 from edge0verify.model import Model
 from edge0verify.records.errors import InputError
 from edge0verify.records.evidence import Engagement
@@ -36,6 +36,7 @@ class Request:
     layers: tuple[int, ...] | None = None
     rows: slice = field(default_factory=lambda: slice(None))
     threads: int = 1
+    policy: Policy = DEFAULT
 
 
 def canonical(stage: str, name: str) -> str:
@@ -89,6 +90,7 @@ def compare_variants(request: Request, *, kernels_for: KernelsFor | None = None,
         engaged_a=engaged[0],
         engaged_b=engaged[1],
         reference="mmvq",
+        policy=request.policy,
         model=describe_model(request.model),
         prompt=describe_prompt(request.prompt, request.tokens),
         signature=signature(results, inputs),
@@ -111,7 +113,7 @@ def judge_layer(
         threads=request.threads,
     )
     for item in evidence(request.stage, scene):
-        yield from compare(item, threads=request.threads)
+        yield from compare(item, policy=request.policy, threads=request.threads)
 
 
 def engagement(asked: str, choices: tuple, launches: dict[str, int]) -> Engagement:

@@ -59,7 +59,7 @@ class TestText:
             d[:, 0] = d[:, 1]
 
         shown = text(compare(blocks_pair(blocks_side("mmvq"), edited(blocks_side("w11"), d=shift))))
-        assert "d-xlq.d" in shown and "FAIL: unexplained" in shown and "  - layer 3 d-xlq.d:" in shown
+        assert "d-xlq.d" in shown and "FAIL: structured" in shown and "  - layer 3 d-xlq.d:" in shown
 
     def test_no_line_is_wider_than_a_terminal(self):
         def wreck(rows):

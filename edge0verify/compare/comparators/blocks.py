@@ -13,6 +13,8 @@ from edge0verify.numerics.rounding import to_f16
 from edge0verify.records.errors import InputError
 from edge0verify.records.evidence import Evidence, Side
 
+_SUMS_CHUNK = 1 << 20  # codes whose sums are looked at together
+
 
 def check(evidence: Evidence) -> None:
     """Raise InputError unless both sides hold blocks of one shape, and whatever else they hold fits it."""
@@ -51,6 +53,23 @@ def _sums(evidence: Evidence) -> bool:
     return a is not None and b is not None and a.s is not None and b.s is not None
 
 
+def _lone_sums(evidence: Evidence) -> str | None:
+    """'a' or 'b' where that side alone stores block sums and some of them are wrong. There is nothing to compare them with, but a
+    sum that is not what its quantiser makes is a fault all the same."""
+    having = [name for name in ("a", "b") if getattr(evidence, name).blocks.s is not None]
+    if len(having) != 1:
+        return None
+    side = getattr(evidence, having[0])
+    step = max(1, _SUMS_CHUNK // side.blocks.codes.shape[1])
+    for lo in range(0, len(side.blocks.s), step):
+        part = slice(lo, lo + step)
+        nonfinite, poison = _float_faults(side.blocks.s[part])
+        keeps = stored.sums_keep(side, part, stored.allowed(side, part))
+        if nonfinite.any() or poison.any() or (keeps is not None and not keeps.all()):
+            return having[0]
+    return None
+
+
 def size(side: Side) -> int:
     """Number of rows."""
     return 0 if side.blocks is None else len(side.blocks.codes)
@@ -60,7 +79,7 @@ def entries(evidence: Evidence) -> tuple[Entry, ...]:
     assert evidence.a.blocks is not None
     columns = evidence.a.blocks.codes.shape[1]
     found = [Entry(evidence.tensor, "code", columns), Entry(evidence.tensor + ".d", "scale", columns // BLOCK)]
-    if _sums(evidence):
+    if _sums(evidence) or _lone_sums(evidence):
         found.append(Entry(evidence.tensor + ".s", "sum", columns // BLOCK))
     return tuple(found)
 
@@ -79,7 +98,7 @@ def _spread(per_block: np.ndarray) -> np.ndarray:
 class _Part:
     """One side's rows `part`, judged: codes, scales, sums."""
 
-    def __init__(self, side: Side, part: slice | np.ndarray, sums: bool) -> None:
+    def __init__(self, side: Side, part: slice | np.ndarray) -> None:
         assert side.blocks is not None
         self.side, self.part = side, part
         self.blocks = side.blocks.take(part)
@@ -96,7 +115,7 @@ class _Part:
         self.scales = Judged(
             nonfinite=self.dead, poison=self.scale_poison, keeps=stored.scales_keep(side, self.blocks, self.may), loose=loose_scales
         )
-        self.sums = self._sums() if sums else None
+        self.sums = None if self.blocks.s is None else self._sums()
 
     @property
     def oracle(self) -> np.ndarray | None:
@@ -143,7 +162,7 @@ def _one_input(a: Side, b: Side) -> bool:
 def elements(evidence: Evidence, part: slice | np.ndarray) -> dict[str, Elements]:
     """The elements of rows `part`, by entry name."""
     sums = _sums(evidence)
-    a, b = _Part(evidence.a, part, sums), _Part(evidence.b, part, sums)
+    a, b = _Part(evidence.a, part), _Part(evidence.b, part)
     with np.errstate(invalid="ignore"):
         values_a, values_b = a.blocks.values(), b.blocks.values()
     one_input = _one_input(evidence.a, evidence.b)
@@ -187,7 +206,22 @@ def elements(evidence: Evidence, part: slice | np.ndarray) -> dict[str, Elements
             a.blocks.s.astype(np.float64), b.blocks.s.astype(np.float64), raw=(a.blocks.s, b.blocks.s),
             apart=None if one_input else sums_apart,
         )
+    elif a.sums is not None or b.sums is not None:
+        made[evidence.tensor + ".s"] = _one_sided(evidence, a, b)
     return made
+
+
+def _one_sided(evidence: Evidence, a: _Part, b: _Part) -> Elements:
+    """Block sums that one side alone stores: the other has none that could be wrong."""
+    has = a if a.sums is not None else b
+    assert has.sums is not None and has.blocks.s is not None
+    shape = has.blocks.s.shape
+    none = Judged(nonfinite=np.zeros(shape, bool), poison=np.zeros(shape, bool), keeps=np.ones(shape, bool))
+    fine = ~(has.sums.nonfinite | has.sums.poison)
+    if has.sums.keeps is not None:
+        fine &= has.sums.keeps
+    values = has.blocks.s.astype(np.float64)
+    return _elements(evidence, "sum", fine, a.sums or none, b.sums or none, values, values)
 
 
 def _sums_of(side: _Part) -> np.ndarray:
@@ -212,8 +246,7 @@ def values(side: Side, unit: str, rows: np.ndarray, columns: np.ndarray) -> np.n
     """f64 values of single elements (of codes d * code), for their size."""
     assert side.blocks is not None
     if unit == "sum":
-        assert side.blocks.s is not None
-        return side.blocks.s[rows, columns].astype(np.float64)
+        return np.full(len(rows), np.nan) if side.blocks.s is None else side.blocks.s[rows, columns].astype(np.float64)
     if unit == "scale":
         return side.blocks.d[rows, columns].astype(np.float64)
     return side.blocks.codes[rows, columns] * side.blocks.d[rows, columns // BLOCK].astype(np.float64)
@@ -234,7 +267,9 @@ def limits(evidence: Evidence, side: Side, rows: np.ndarray) -> dict[str, stored
     exact = may.exact
     found[evidence.tensor] = (exact.codes, exact.codes) if exact is not None else may.code
     found[evidence.tensor + ".d"] = (exact.d, exact.d) if exact is not None else may.scale
-    if _sums(evidence):
+    if side.blocks is not None and side.blocks.s is None:
+        found[evidence.tensor + ".s"] = None
+    else:
         known = exact is not None and exact.s is not None
         found[evidence.tensor + ".s"] = (exact.s, exact.s) if known else stored.sum_span(side, rows, may)
     return found
