@@ -26,7 +26,8 @@ def compare_head(a: Dump, b: Dump, *, same_so_far: bool) -> Head:
     found = [[name for name in (IDS, LOGPROBS) if _has(dump, name)] for dump in (a, b)]
     if not found[0] and not found[1] and not any(_promises(dump) for dump in (a, b)):
         return Head(None, [], [])
-    missing = [f"head {name}: missing on side {side}" for side, has in zip("ab", found) for name in (IDS, LOGPROBS) if name not in has]
+    gaps = [(side, name) for side, has in zip("ab", found) for name in (IDS, LOGPROBS) if name not in has]
+    missing = [f"head {name}: missing on side {side}" for side, name in gaps]
     if missing:
         return Head(None, [], missing)
     sides = [_tokens(dump) for dump in (a, b)]
@@ -35,7 +36,7 @@ def compare_head(a: Dump, b: Dump, *, same_so_far: bool) -> Head:
         return Head(None, failures, unproven)
     top8 = movement(*sides)
     if same_so_far and (top8["max_move"] or top8["set_changes"] or top8["argmax_changes"]):
-        unproven.append("head: what the model says next differs though no layer does: a difference in a part that belongs to no variant")
+        unproven.append("head: what the model says next differs though no layer does: a part that belongs to no variant differs")
     return Head(top8, failures, unproven)
 
 

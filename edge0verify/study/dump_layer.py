@@ -9,11 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from edge0verify.compare import Policy, compare
+from edge0verify.compare.causes import route_flip
 from edge0verify.dump import levels
 from edge0verify.dump.reader import Dump
 from edge0verify.model import Model
 from edge0verify.numerics.blocks import Blocks, same_floats
-from edge0verify.records.evidence import Evidence, Side
+from edge0verify.records.evidence import Evidence, LoneRows, Router, Side
 from edge0verify.records.status import INCONCLUSIVE
 from edge0verify.records.verdict import LayerResult
 from edge0verify.study.dump_rows import LayerJoin, SideRows, of_pairs, take
@@ -48,7 +49,7 @@ class Found:
 
 
 def differing_rows(join: LayerJoin) -> dict[str, np.ndarray]:
-    """bool [joined tokens] per tensor that both sides hold in one form: some bit of the token's row, or of its pairs' rows, differs."""
+    """bool [joined tokens] per tensor that both sides hold in one form: a bit of the token's or its pairs' rows differs."""
     found = {}
     for tensor in join.a.dump.tensors(join.a.layer):
         if not (join.a.has(tensor) and join.b.has(tensor)) or form(join.a, tensor) != form(join.b, tensor):
@@ -116,11 +117,12 @@ def compare_layer(
     declared: str,
     stage: str | None,
     inherited: Mapping[str, np.ndarray],
+    earlier: str,
     policy: Policy,
     threads: int,
 ) -> Found:
     """Every tensor of `stage` (None: of all, and those that the schema does not know) in one layer."""
-    work = _Layer(join, model, variants, declared, inherited, policy, threads)
+    work = _Layer(join, model, variants, declared, inherited, earlier, policy, threads)
     stages = tuple(OUTPUTS) if stage is None else (stage,)
     written = [tensor for s in stages for tensor in OUTPUTS[s]]
     read = [t for t in dict.fromkeys(tensor for s in stages for tensor in READS[s]) if t not in written]
@@ -137,9 +139,9 @@ def compare_layer(
 class _Layer:
     """The tensors of one layer on both sides, read when they are asked for."""
 
-    def __init__(self, join, model, variants, declared, inherited, policy, threads) -> None:
+    def __init__(self, join, model, variants, declared, inherited, earlier, policy, threads) -> None:
         self.join, self.model, self.variants, self.declared = join, model, variants, declared
-        self.inherited, self.policy, self.threads = inherited, policy, threads
+        self.inherited, self.earlier, self.policy, self.threads = inherited, earlier, policy, threads
         self.layer = join.a.layer
         self.found = Found()
         dumps = (join.a.dump, join.b.dump)
@@ -148,7 +150,7 @@ class _Layer:
         if self.foreign:                                   # another engine's gaps are no faults; they are said, not failed
             self.names = names[0] & names[1]
             alone = [(side, sorted(mine - theirs)) for side, mine, theirs in (("a", *names), ("b", *names[::-1]))]
-            self.found.unproven += [f"layer {self.layer}: only in {side}, so not compared: {', '.join(t)}" for side, t in alone if t]
+            self.found.unproven += [f"layer {self.layer}: not compared, only in {side}: {', '.join(t)}" for side, t in alone if t]
         else:
             self.names = names[0] | names[1]
         self._unfit: dict[str, np.ndarray] = {}
@@ -257,8 +259,40 @@ class _Layer:
             key_names=PAIR_KEYS if pairs else TOKEN_KEYS,
             limit=self._experts() if tensor == "route-ids" else None,
             inherited=inherited if inherited is None or fit is None else inherited[fit],
+            earlier=self.earlier if inherited is not None and inherited.any() else "",
+            router=self._router(fit) if tensor == "route-ids" else None,
+            lone=self._lone() if pairs else None,
             declared=self.declared if stage == "route" else "",
         )
+
+    def _router(self, fit: np.ndarray | None) -> Router | None:
+        """The joined logits of both sides, and the wider of their bounds."""
+        if any("route-logits" not in values for values in self._values):
+            return None
+        sides = [own.of("route-logits").side for own in self._own]
+        rows = [way if fit is None else way[fit] for way in (self.join.tokens.a, self.join.tokens.b)]
+        bounds = [None if side.bound is None else take(side.bound, at) for side, at in zip(sides, rows)]
+        bound = None if bounds[0] is None or bounds[1] is None else np.maximum(*bounds)
+        return Router(a=take(sides[0].rows, rows[0]), b=take(sides[1].rows, rows[1]), bound=bound)
+
+    def _lone(self) -> LoneRows | None:
+        a, b = self.join.lone_a, self.join.lone_b
+        if not len(a.keys) and not len(b.keys):
+            return None
+        return LoneRows(a=a.keys, b=b.keys, within=self._within(np.union1d(a.token, b.token)))
+
+    def _within(self, tokens: np.ndarray) -> bool | None:
+        """Whether the flips of these joined tokens came in, or lie within the router's bound; None where that is not known."""
+        inherited = self.inherited.get("route")
+        tokens = tokens if inherited is None else tokens[~inherited[tokens]]
+        if not len(tokens):
+            return True
+        router = self._router(None)
+        if router is None or router.bound is None or any("route-ids" not in values for values in self._values):
+            return None
+        a, b = self._joined("route-ids")
+        gaps = [route_flip.measure(router, row, a[row], b[row]).bounds for row in tokens.tolist()]
+        return None if any(gap is None for gap in gaps) else all(gap <= 1 for gap in gaps)
 
     def _experts(self) -> int | None:
         for values in self._values:
@@ -273,7 +307,8 @@ class _Layer:
             bad |= self._unfit_rows(source)
         if not bad.any():
             return None
-        self.found.unproven.append(f"layer {self.layer} {tensor}: {int(bad.sum())} token rows not judged, their inputs are not finite")
+        n = int(bad.sum())
+        self.found.unproven.append(f"layer {self.layer} {tensor}: {n} token rows not judged, their inputs are not finite")
         if of_pairs(tensor):
             return None if self.join.pair_token is None else ~bad[self.join.pair_token]
         return ~bad

@@ -93,6 +93,14 @@ class SideRows:
 
 
 @dataclass(frozen=True, eq=False)
+class Lone:
+    """Pairs of joined tokens that one side alone has: keys i32 [l, 5] and the number of the joined token of each."""
+
+    keys: np.ndarray
+    token: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class LayerJoin:
     """The rows of one layer that both sides have."""
 
@@ -105,6 +113,8 @@ class LayerJoin:
     pair_keys: np.ndarray | None
     pair_token: np.ndarray | None
     """int [joined pairs]: number of the joined token that a pair belongs to; None where that is not known."""
+    lone_a: Lone
+    lone_b: Lone
 
     def positions(self) -> np.ndarray:
         """Position of each joined token; its number where there are no keys."""
@@ -118,9 +128,7 @@ class LayerJoin:
     def unmatched_pairs(self) -> np.ndarray:
         """bool [joined tokens]: a pair of this token has no partner on the other side."""
         found = np.zeros(len(self.tokens.a), bool)
-        if self.pair_token is not None and (len(self.pairs.only_a) or len(self.pairs.only_b)):
-            whole = np.bincount(self.pair_token, minlength=len(found))
-            found |= whole < whole.max(initial=0)
+        found[self.lone_a.token] = found[self.lone_b.token] = True
         return found
 
 
@@ -150,16 +158,33 @@ def join_layer(a: Dump, b: Dump, layer: int | str, rows: tuple[int, int] | None 
         tokens = Join(tokens.a[kept], tokens.b[kept], tokens.only_a, tokens.only_b)
         keys = None if keys is None else keys[kept]
     pairs = _joined(left, right, "pairs")
-    places = left.pair_places()
+    lone_a, lone_b = _lone(left, tokens.a, pairs.only_a), _lone(right, tokens.b, pairs.only_b)
+    mine = _joined_token(left, tokens.a)
     pair_token = None
-    if places is not None:
-        number = np.full(left.count("tokens"), -1)
-        number[tokens.a] = np.arange(len(tokens.a))
-        mine = number[places[0][pairs.a]]
+    if mine is not None:
+        mine = mine[pairs.a]
         pairs = Join(pairs.a[mine >= 0], pairs.b[mine >= 0], pairs.only_a, pairs.only_b)
         pair_token = mine[mine >= 0]
     pair_keys = left.pairs[pairs.a] if left.pairs is not None and right.pairs is not None else None
-    return LayerJoin(left, right, tokens, pairs, keys, pair_keys, pair_token)
+    return LayerJoin(left, right, tokens, pairs, keys, pair_keys, pair_token, lone_a, lone_b)
+
+
+def _joined_token(side: SideRows, tokens: np.ndarray) -> np.ndarray | None:
+    """int [pairs]: number among the joined tokens (whose rows are `tokens`) of each pair, -1 for those of others."""
+    places = side.pair_places()
+    if places is None:
+        return None
+    number = np.full(side.count("tokens"), -1)
+    number[tokens] = np.arange(len(tokens))
+    return number[places[0]]
+
+
+def _lone(side: SideRows, tokens: np.ndarray, only: np.ndarray) -> Lone:
+    keys, mine = side.pairs, _joined_token(side, tokens)
+    if keys is None or mine is None or not len(only):
+        return Lone(np.empty((0, 5), np.int32), np.empty(0, np.int64))
+    only = only[mine[only] >= 0]
+    return Lone(keys[only], mine[only])
 
 
 def _joined(a: SideRows, b: SideRows, per: str) -> Join:

@@ -14,6 +14,7 @@ from edge0verify.dump.levels import REDUCED
 from edge0verify.dump.reader import Dump, open_dump
 from edge0verify.model import Model
 from edge0verify.records.errors import InputError
+from edge0verify.records.status import INCONCLUSIVE
 from edge0verify.records.verdict import LayerResult, Verdict
 from edge0verify.study import dump_head, dump_layer, reduced
 from edge0verify.study.dump_claims import Claim, claim, engagement, label
@@ -50,6 +51,8 @@ def compare_dumps(request: DumpRequest, *, progress: Progress | None = None) -> 
     """The verdict on two dumps. InputError for a file that is not a whole dump, duplicate keys, a layer that is not there."""
     report = progress or (lambda what, done, total: None)
     with open_dump(request.a) as a, open_dump(request.b) as b:
+        for dump in (a, b):                 # damage comes first: whatever else is wrong with the pair, it is an input error
+            dump.verify()
         claims = (claim(a, request.declared_a), claim(b, request.declared_b))
         parts = [part for part in ("D", "A1", "A2", "U") if request.stage in (None, "route", part, part[0])]
         reasons = [
@@ -94,6 +97,7 @@ class _Comparison:
                 declared=self._by_design(),
                 stage=self.request.stage,
                 inherited={stage: mask for (where, stage), mask in inheritance.inherited.items() if where == layer},
+                earlier=inheritance.first(),
                 policy=self.request.policy,
                 threads=self.request.threads,
             )
@@ -107,14 +111,14 @@ class _Comparison:
         if self.request.stage is None:
             head = dump_head.compare_head(self.a, self.b, same_so_far=not inheritance.origins and not inheritance.orphans)
             top8, failures, other = head.top8, failures + head.failures, other + head.unproven
-        other += _unjudged(unjudged, results, self.a.manifest.foreign or self.b.manifest.foreign)
+        lead = _unjudged(unjudged, results, self.a.manifest.foreign or self.b.manifest.foreign)
         if self.no_model and (any(r.equal != r.n for r in results) or not results):
-            other.insert(0, self.no_model)
+            lead.insert(0, self.no_model)
         verdict = _verdict(
-            self.request, self.a, self.b, self.claims, self.parts, results, failures=failures, inconclusive=other,
+            self.request, self.a, self.b, self.claims, self.parts, results, failures=failures, inconclusive=[*lead, *other],
             model=self.model, top8=top8,
         )
-        return _with_cascade(verdict, inheritance)
+        return _with_cascade(_led_by(verdict, lead), inheritance)
 
     def _wanted(self) -> list[int | str]:
         if self.request.layers is None:
@@ -155,8 +159,12 @@ def _usable_model(request: DumpRequest, a: Dump, b: Dump) -> tuple[Model | None,
 
 
 def _unjoined(join: LayerJoin) -> list[str]:
-    """Token rows on one side only."""
-    found = [f"{len(rows)} only in {side}" for side, rows in (("a", join.tokens.only_a), ("b", join.tokens.only_b)) if len(rows)]
+    """Accepted token rows on one side only; a draft that was taken back left nothing behind."""
+    found = []
+    for name, side, only in (("a", join.a, join.tokens.only_a), ("b", join.b, join.tokens.only_b)):
+        n = len(only) if side.tokens is None else int(np.count_nonzero(side.tokens[only, 2]))
+        if n:
+            found.append(f"{n} only in {name}")
     return [f"rows that stand in one dump only were not compared: {', '.join(found)}"] if found else []
 
 
@@ -177,6 +185,13 @@ def _orphans(inheritance: Inheritance, wanted: Sequence) -> list[str]:
         for layer, (n, first) in inheritance.orphans.items()
         if layer in wanted
     ]
+
+
+def _led_by(verdict: Verdict, lead: Sequence[str]) -> Verdict:
+    """With these reasons first: they say why the others could not be settled, and must not drown among them."""
+    if verdict.status != INCONCLUSIVE:
+        return verdict
+    return replace(verdict, reasons=(*lead, *(text for text in verdict.reasons if text not in lead)))
 
 
 def _with_cascade(verdict: Verdict, inheritance: Inheritance) -> Verdict:
@@ -240,4 +255,5 @@ def _model(a: Dump, model: Model | None) -> dict:
 def _origin(dump: Dump) -> dict:
     """Who made a dump, as far as a reader of the verdict needs it."""
     data = dump.manifest.to_json()
-    return {"file": str(dump.path), **{name: data[name] for name in ("engine", "kernel_source_sha256", "device", "flags", "level", "time")}}
+    told = ("engine", "kernel_source_sha256", "device", "flags", "level", "time")
+    return {"file": str(dump.path), **{name: data[name] for name in told}}

@@ -56,6 +56,10 @@ class Inheritance:
     origins: tuple[Origin, ...]
     orphans: Mapping[int | str, tuple[int, int]]
 
+    def first(self) -> str:
+        """The stage where differences begin: 'layer 0 D'."""
+        return f"layer {self.origins[0].layer} {self.origins[0].stage}" if self.origins else ""
+
     def describe(self) -> str:
         """'differences begin in D of layer 0 (d-xl, 63 rows from position 1)', and how many stages add their own."""
         if not self.origins:

@@ -1,7 +1,7 @@
 """One side of a dumped layer, judged alone: its own operands, own oracle and bound for each tensor that a stage writes.
 
-Operands are formed from the dumped stage inputs by the declared quantiser; where an input was not dumped but its quantised form was,
-that form is taken. What cannot be formed is left out, and the comparison then says that nothing bounds the tensor.
+Operands are formed from the dumped stage inputs by the declared quantiser; where an input was not dumped but its quantised form
+was, that form is taken. What cannot be formed is left out, and the comparison then says that nothing bounds the tensor.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ class OwnLayer:
         # The difference to the largest logit is rounded before E takes it, which E scales by its size; the sum over the experts
         # cancels between numerator and denominator.
         n = 2 * (2 + spread.max(axis=1, keepdims=True)) + 2 + ids.shape[1]
-        return Own(self._plain("route-weights", t=t, bound=t * (n * EPS / (1 - n * EPS)) + 4 * 2.0**-149))
+        return Own(self._plain("route-weights", t=t, bound=t * (n * EPS / (1 - n * EPS)) + 4 * logits.shape[1] * 2.0**-149))
 
 
 def router_sums(weights: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

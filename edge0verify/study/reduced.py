@@ -56,7 +56,8 @@ def _entry(a: Dump, b: Dump, path: str, info: ArrayInfo) -> LayerResult:
         differing = rows * (n // x.shape[0])
     else:
         where, differing = "the hashes differ", n
-    return _result(info.layer, name, n, n - differing, f"layer {info.layer} {name}: {where}, and a {x.stored} holds nothing to judge it by")
+    reason = f"layer {info.layer} {name}: {where}, and a {x.stored} holds nothing to judge it by"
+    return _result(info.layer, name, n, n - differing, reason)
 
 
 def _result(layer: int | str, name: str, n: int, equal: int, reason: str) -> LayerResult:

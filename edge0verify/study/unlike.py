@@ -1,4 +1,4 @@
-"""Whether two dumps can be compared at all: unlike runs, and one run under two names. Each reason names the field and both values."""
+"""Whether two dumps can be compared at all: unlike runs, and one run under two names. A reason names the field and both values."""
 
 from __future__ import annotations
 
