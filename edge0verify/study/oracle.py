@@ -7,6 +7,7 @@ nothing with the kernels under test.  Contracts, magnitudes and bounds: numerics
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
@@ -14,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from edge0verify.numerics import formats
-from edge0verify.numerics.blocks import Blocks
+from edge0verify.numerics.blocks import BLOCK, Blocks
 from edge0verify.numerics.contracts import Contract
 from edge0verify.study import _oracle
 
@@ -86,6 +87,27 @@ def float_rows(tensor: WeightTensor, x: np.ndarray, *, experts: np.ndarray | Non
     out = np.empty((x.shape[0], tensor.shape[-2]))
     _oracle.float_rows(_packed_values(tensor, thread_count(threads)), x, _ids(experts), out, thread_count(threads))
     return out
+
+
+def block_terms(tensor: WeightTensor, blocks: Blocks, *, experts: np.ndarray | None = None) -> Callable[[np.ndarray], np.ndarray]:
+    """A function of row numbers int [r]: float64 [K blocks, r, M], what each block of 32 adds to the own oracle of those rows.
+
+    Formed only when called: it is asked for where something is wrong, and for a sample of rows.
+    """
+
+    def terms(rows: np.ndarray) -> np.ndarray:
+        x = blocks.take(rows).values().reshape(len(rows), -1, BLOCK).transpose(1, 0, 2)
+        w = tensor.values().astype(np.float64)
+        w = w.reshape(*w.shape[:-1], -1, BLOCK)
+        if experts is None:
+            return x @ w.transpose(1, 2, 0)
+        out = np.empty((len(x), len(rows), w.shape[1]))
+        for expert in np.unique(experts[rows]):
+            here = experts[rows] == expert
+            out[:, here] = x[:, here] @ w[expert].transpose(1, 2, 0)
+        return out
+
+    return terms
 
 
 def swiglu(gate: np.ndarray, gate_bound: np.ndarray, up: np.ndarray, up_bound: np.ndarray, *,

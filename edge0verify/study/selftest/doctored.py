@@ -86,6 +86,13 @@ def ulp_up(index) -> Change:
     return change
 
 
+def ulp_toward_plus(index) -> Change:
+    def change(array: np.ndarray) -> None:
+        array[index] = np.nextafter(array[index], np.float32(np.inf))
+
+    return change
+
+
 def cleared_last_bit(array: np.ndarray) -> None:
     array.view(np.uint32)[...] &= np.uint32(0xFFFFFFFE)
 
@@ -258,7 +265,7 @@ DOCTORED: tuple[Doctored, ...] = (
     # biased
     _fault("last-bit-cleared", "D", "d-xl", "biased", rows("d-xl", cleared_last_bit), "the last bit of each row value cleared"),
     _fault("all-one-ulp-up", "U", "u", "biased", rows("u", ulp_up(slice(None))), "each row value one ulp up"),
-    _fault("column-one-ulp-up", "A", "a-yl", "biased", rows("a-yl", ulp_up((slice(None), 40))), "one column one ulp up"),
+    _fault("column-one-ulp-up", "U", "u", "biased", rows("u", ulp_toward_plus((slice(None), 40))), "one column one ulp up"),
     # unexplained
     _fault(
         "exponent-bits", "U", "u", "unexplained", rows("u", scattered(1e-3, flipped_exponent)), "exponent bits flipped at random"

@@ -88,7 +88,7 @@ def long_rows(stage: str, kind: str = "normal") -> Stage:
     n, k, experts = 17, 2, 3
     xl = _activations(rng, n, 768, kind)
     ids = np.stack([np.zeros(n), 1 + rng.permutation(n) % (experts - 1)], axis=1).astype(np.int32)
-    swapped = np.arange(n) % 3 == 0                          # routes do not come in the order of the ids
+    swapped = np.arange(n) % 3 == 0  # routes do not come in the order of the ids
     ids[swapped] = ids[swapped, ::-1]
     weights = rng.dirichlet(np.ones(k), n).astype(np.float32)
     inputs = {"d-xl": xl, "d-xlq": quantise("mmvq", xl), "route-ids": ids, "route-weights": weights}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edge0verify.numerics.blocks import Blocks
+from edge0verify.records.evidence import Engagement, Evidence
 
 Tensor = np.ndarray | Blocks
 Tensors = dict[str, Tensor]
@@ -48,3 +49,63 @@ class Doctored:
     def keyed(self) -> bool:
         """Whether rows carry keys; without them, as in a raw import, rows in another order are `permuted`, not `stale`."""
         return "permuted" not in self.expect
+
+
+CAUGHT, MISNAMED, MISSED, NOT_EXERCISED = "caught", "misnamed", "missed", "not exercised"
+PASSED, FALSE_ALARM = "passed", "false alarm"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One thing that the suite is tried on."""
+
+    name: str
+    source: str
+    """'compiled', 'doctored', 'blind', 'route', 'unproven' or 'legitimate'."""
+    stage: str
+    where: str
+    """What it ran on: 'text', 'long rows', ..."""
+    tensor: str
+    """Where it must show; '' for the verdict as a whole."""
+    expect: tuple[str, ...]
+    """Causes that are right; empty for a legitimate change."""
+    make: Callable[[], Tried]
+    quick: bool = False
+    status: str = "FAIL"
+    """The right status (PASS for a legitimate change)."""
+    says: str = ""
+    """What a reason must say, where no cause tells."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """Evidence of a trial, and what is known of its making."""
+
+    items: list[Evidence]
+    names: tuple[str, str]
+    engaged: tuple[Engagement, Engagement]
+    changed: bool
+    """Output bits changed, as they must for a fault to be exercised, or as a change that is more than a way of working has it."""
+    broken: str = ""
+    """Wrong without being compared: bits that had to stay the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of one trial."""
+
+    name: str
+    source: str
+    stage: str
+    where: str
+    tensor: str
+    expect: tuple[str, ...]
+    result: str
+    """CAUGHT, MISNAMED, MISSED, NOT_EXERCISED, PASSED or FALSE_ALARM."""
+    status: str
+    cause: str
+    """The failing cause with most elements in the entries of `tensor`; '' for none."""
+    first: str
+    """The first entry that does not pass."""
+    note: str
+    """The first reason."""
