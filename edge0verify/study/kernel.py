@@ -140,6 +140,11 @@ class _Runner:
         self.tested = request.kernels or GuardedKernels(isa=request.isa, threads=request.threads)
         self.launches: tuple[dict[str, int], dict[str, int]] = ({}, {})
         self.wanted: tuple[dict[str, None], dict[str, None]] = ({}, {})
+        for part in PARTS.get(request.stage, (request.stage,)):
+            for side, name in enumerate(self.names(part)):
+                library = (request.libraries or {}).get(part) if side == 0 else None
+                key = f"{name}/{_format(request, part)}" if library is None else library.symbol
+                self.wanted[side][f"{part}/{key}"] = None
         self.failures: list[str] = []
         self.inconclusive: list[str] = []
         self.endings: dict[str, int] = {}
@@ -184,7 +189,6 @@ class _Runner:
 
     def _call(self, library: Library, part: str, name: str, inputs: Inputs) -> Called:
         key = f"{part}/{library.symbol}"
-        self.wanted[0][key] = None
         before = library.calls
         called = library.call(contract(part, name), inputs)
         if not called.returned:
@@ -199,7 +203,6 @@ class _Runner:
     def _built_in(self, side: int, part: str, name: str, inputs: Inputs) -> StageOutput:
         kernels = (self.tested, self.own)[side]
         choice = resolve(part, name, inputs.weights[0].fmt)
-        self.wanted[side][f"{part}/{name}/{choice.fmt}"] = None
         before = kernels.launches()
         tensors = _run(kernels, part, choice, inputs)
         for key, n in kernels.launches().items():

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge0verify.numerics.blocks import POISON_CODE, POISON_F16_BITS, Blocks, poison_f16, poison_f32
+from edge0verify.numerics.blocks import POISON_CODE, Blocks, poison_f16, poison_f32
 from edge0verify.numerics.contracts import Contract
 from edge0verify.records.errors import InputError
 from edge0verify.study.kernel_cases import Inputs
@@ -27,6 +27,8 @@ from edge0verify.study.kernel_guard import GUARD, GUARD_BYTE
 WRITES = {"D": ("d-xl", "d-xlq"), "U": ("u",), "A1": ("a-gate", "a-up", "a-h"), "A2": ("a-y", "a-yl")}
 """Tensors that a kernel of each part writes."""
 REFUSED = 1
+NAN_BITS = 0x7FC0
+"""Repeated, it is a NaN as float16 and as float32: what lies beside inputs."""
 _ALIGN = 64
 
 
@@ -207,8 +209,8 @@ class _Layout:
         self._add(f"{name} sums", poison_f16(blocks) if made and not wide else None, True)
 
     def bytes(self) -> bytes:
-        """NaN (as float16, and as float32) between inputs, guard bytes round outputs."""
-        whole = np.full(-(-self._size // 8) * 4, POISON_F16_BITS, np.uint16).view(np.uint8)
+        """NaN between inputs, guard bytes round outputs."""
+        whole = np.full(-(-self._size // 8) * 4, NAN_BITS, np.uint16).view(np.uint8)
         for b in self.buffers:
             if b.output:
                 whole[b.offset - GUARD : b.offset] = GUARD_BYTE

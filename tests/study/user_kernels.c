@@ -1,0 +1,133 @@
+/* Kernels as a user would write them, against kernels/edge0_kernel.h: right ones, and ones with the faults that users make. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "edge0_kernel.h"
+
+static float half(const void *p) { _Float16 h; memcpy(&h, p, 2); return (float)h; }
+static void put_half(void *p, float v) { _Float16 h = (_Float16)v; memcpy(p, &h, 2); }
+
+/* D mmvq: lane b mod 32 takes block b, then a butterfly.  `past` blocks are left out at the end, `shift` moves the weight scale. */
+static float row(const uint8_t *w, const int8_t *a, const uint16_t *da, int64_t blocks, int64_t past, int64_t shift) {
+    float lane[32] = {0};
+    for (int64_t b = 0; b < blocks - past; ++b) {
+        const uint8_t *block = w + b * 34;
+        int32_t c = 0;
+        for (int i = 0; i < 32; ++i) c += (int8_t)block[2 + i] * a[b * 32 + i];
+        const int64_t from = b + shift < blocks ? b + shift : b;
+        lane[b % 32] = fmaf(half(w + from * 34) * half(da + b), (float)c, lane[b % 32]);
+    }
+    for (int width = 16; width; width /= 2)
+        for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
+    return lane[0];
+}
+
+static void store(const float *x, int8_t *codes, uint16_t *d_out, uint16_t *s_out) {
+    float most = 0, s[32];
+    for (int i = 0; i < 32; ++i) most = fmaxf(most, fabsf(x[i]));
+    const float d = most / 127;
+    for (int i = 0; i < 32; ++i) codes[i] = d == 0 ? 0 : (int8_t)roundf(x[i] / d);
+    memcpy(s, x, sizeof s);
+    for (int width = 16; width; width /= 2)
+        for (int i = 0; i < width; ++i) s[i] += s[i + width];
+    put_half(d_out, d);
+    put_half(s_out, s[0]);
+}
+
+static int rows(const void *weights, const int8_t *codes, const void *scales, float *out, int8_t *oc, void *od, void *os, int64_t m,
+                int64_t n, int64_t k, int64_t past, int64_t shift) {
+    for (int64_t i = 0; i < n; ++i) {
+        for (int64_t j = 0; j < m; ++j)
+            out[i * m + j] = row((const uint8_t *)weights + j * (k / 32) * 34, codes + i * k, (const uint16_t *)scales + i * (k / 32), k / 32,
+                                 past, shift);
+        for (int64_t b = 0; oc && b < m / 32; ++b)
+            store(out + i * m + b * 32, oc + i * m + b * 32, (uint16_t *)od + i * (m / 32) + b, (uint16_t *)os + i * (m / 32) + b);
+    }
+    return 0;
+}
+
+#define KERNEL(name)                                                                                                          \
+    int name(const void *weights, const float *x, const int8_t *codes, const void *scales, const void *sums, float *out,     \
+             int8_t *out_codes, void *out_scales, void *out_sums, int64_t m, int64_t n, int64_t k)
+#define REST out, out_codes, out_scales, out_sums, m, n, k
+#define UNUSED (void)x, (void)sums, (void)codes, (void)scales, (void)weights, (void)out, (void)out_codes, (void)out_scales, (void)out_sums, (void)m, (void)n, (void)k
+
+KERNEL(right) { UNUSED; return rows(weights, codes, scales, REST, 0, 0); }
+KERNEL(last_block_dropped) { UNUSED; return rows(weights, codes, scales, REST, k / 32 > 32, 0); }    /* a lane loop that ends too soon */
+KERNEL(next_scale) { UNUSED; return rows(weights, codes, scales, REST, 0, 1); }
+KERNEL(last_tile_unwritten) { UNUSED; rows(weights, codes, scales, out, out_codes, out_scales, out_sums, m, n - n % 16, k, 0, 0); return 0; }
+KERNEL(writes_nothing) { UNUSED; return 0; }
+KERNEL(one_past_the_end) { UNUSED; rows(weights, codes, scales, REST, 0, 0); if (n == 17) out[n * m] = 1; return 0; }
+KERNEL(writes_its_input) { UNUSED; ((int8_t *)codes)[7] ^= 1; return rows(weights, codes, scales, REST, 0, 0); }
+KERNEL(reads_past_the_input) {
+    UNUSED;
+    rows(weights, codes, scales, REST, 0, 0);
+    out[n * m - 1] += 0 * x[n * k];
+    return 0;
+}
+KERNEL(crashes_on_33_blocks) {
+    UNUSED;
+    if (k == 33 * 32) *(volatile int *)0 = 1;
+    return rows(weights, codes, scales, REST, 0, 0);
+}
+KERNEL(hangs) { UNUSED; for (;;) pause(); }
+KERNEL(exits) { UNUSED; write(2, "out of patience\n", 16); _exit(7); }
+KERNEL(fails) { UNUSED; return -5; }
+KERNEL(refuses_odd_tails) { UNUSED; return k % 64 ? EDGE0_REFUSED : rows(weights, codes, scales, REST, 0, 0); }
+KERNEL(refuses_everything) { UNUSED; return EDGE0_REFUSED; }
+KERNEL(off_by_an_ulp) {
+    UNUSED;
+    rows(weights, codes, scales, out, NULL, NULL, NULL, m, n, k, 0, 0);
+    for (int64_t i = 0; i < n * m; ++i) out[i] = nextafterf(out[i], INFINITY);
+    return 0;
+}
+KERNEL(stores_truncated) {
+    UNUSED;
+    rows(weights, codes, scales, REST, 0, 0);
+    for (int64_t i = 0; out_codes && i < n * m; ++i) {
+        const float d = half((uint16_t *)out_scales + i / 32);
+        out_codes[i] = d == 0 ? 0 : (int8_t)(out[i] / d);
+    }
+    return 0;
+}
+
+/* A2 mmvq on IQ4_NL; `by_id` forgets that slots come in route order, `one` uses the first expert for all. */
+static const int8_t table[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
+static int down(const void *w, const int8_t *codes, const void *scales, const int32_t *ids, const float *route, float *y, float *yl, int64_t m,
+                int64_t n, int64_t k, int64_t slots, int one) {
+    for (int64_t t = 0; t < n; ++t)
+        for (int64_t j = 0; j < m; ++j) {
+            float sum = 0;
+            for (int64_t s = 0; s < slots; ++s) {
+                const int64_t pair = t * slots + s, e = ids[t * slots + (one ? 0 : s)];
+                float lane[32] = {0};
+                for (int64_t b = 0; b < k / 32; ++b) {
+                    const uint8_t *block = (const uint8_t *)w + ((e * m + j) * (k / 32) + b) * 18;
+                    int32_t c = 0;
+                    for (int i = 0; i < 16; ++i) {
+                        c += table[block[2 + i] & 15] * codes[pair * k + b * 32 + i];
+                        c += table[block[2 + i] >> 4] * codes[pair * k + b * 32 + 16 + i];
+                    }
+                    lane[b % 32] = fmaf(half(block) * half((const uint16_t *)scales + pair * (k / 32) + b), (float)c, lane[b % 32]);
+                }
+                for (int width = 16; width; width /= 2)
+                    for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
+                if (y) y[pair * m + j] = lane[0];
+                sum = fmaf(route[pair], lane[0], sum);
+            }
+            yl[t * m + j] = sum;
+        }
+    return 0;
+}
+
+#define A2(name, one)                                                                                                                \
+    int name(const void *w, const int8_t *codes, const void *scales, const void *sums, const int32_t *ids, const float *route, float *y, \
+             float *yl, int64_t m, int64_t n, int64_t k, int64_t experts, int64_t slots) {                                            \
+        (void)sums, (void)experts;                                                                                                    \
+        return down(w, codes, scales, ids, route, y, yl, m, n, k, slots, one);                                                        \
+    }
+A2(a2_right, 0)
+A2(a2_first_expert_only, 1)
