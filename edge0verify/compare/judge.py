@@ -179,6 +179,7 @@ def total(results: Sequence[LayerResult]) -> dict[str, Any]:
         "codes_equal": code_equal,
         "codes_equal_pct": percent(code_equal, code_n),
         "causes": {name: count for name, count in counts.items() if count},
+        "notes": _shortened([reason for r in results if r.status == PASS for reason in r.reasons]),
         "biased": sum(any(": biased" in reason for reason in r.reasons) for r in results),
         "widest_jump": widest_jump(results),
         "status": {status: sum(r.status == status for r in results) for status in (PASS, FAIL, INCONCLUSIVE)},

@@ -18,6 +18,8 @@ from edge0verify.records.evidence import Evidence
 from edge0verify.records.status import FAIL, INCONCLUSIVE, PASS, worst_status
 from edge0verify.records.verdict import Worst
 
+NOTED = ("route-flip", "permuted")
+"""Causes that are said also where they pass: a pass that rests on a near tie or on a limit is to be seen."""
 SHARED = ("stale", "structured", "unexplained")
 """Causes that a share of matched elements may excuse."""
 
@@ -57,7 +59,7 @@ def decide(facts: Facts, policy: Policy) -> tuple[str, list[str]]:
     for cause in facts.counts:
         answer = _answer(cause, facts, limits)
         outcomes.append(answer.outcome)
-        if answer.outcome != PASS:
+        if answer.outcome != PASS or cause in NOTED or (cause == names.CASCADE.name and evidence.earlier):
             reasons.append(_sentence(cause, facts, answer))
     for side in _biased(facts, limits):
         outcomes.append(FAIL)
@@ -86,7 +88,7 @@ def _answer(cause: str, facts: Facts, limits: Limits) -> Answer:
         return _route_flip(facts, limits)
     if cause == names.PERMUTED.name:
         share = facts.counts[cause] / facts.total
-        return Answer(PASS if share <= limits.permuted_share else FAIL, side, _at_most("permuted_share", share))
+        return Answer(PASS, side) if share <= limits.permuted_share else Answer(FAIL, side, _at_most("permuted_share", share))
     if cause in SHARED:
         matched = _matched(facts)
         if limits.matched is not None and matched >= limits.matched:

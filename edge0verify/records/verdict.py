@@ -101,7 +101,7 @@ class LayerResult:
     """rel-L2: {a_oracle, b_oracle, a_b, oracles}; `oracles` is what the operands alone explain."""
     status: str
     reasons: tuple[str, ...] = ()
-    """Why the status is not PASS, a sentence each."""
+    """Why the status is not PASS, a sentence each; of a pass what it rests on, such as a flip within the router's bound."""
 
     def to_json(self) -> dict[str, Any]:
         data = {f.name: getattr(self, f.name) for f in fields(self)}

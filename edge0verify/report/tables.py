@@ -178,6 +178,8 @@ def verdict_text(verdict: Verdict) -> str:
     closing = [_engaged(verdict), *textwrap.wrap(_totals(verdict), WIDTH), f"verdict: {verdict.status}"]
     for reason in verdict.reasons:
         closing.extend(textwrap.wrap(reason, WIDTH - 4, initial_indent="  - ", subsequent_indent="    "))
+    for note in verdict.totals.get("notes", ()):
+        closing.extend(textwrap.wrap(note, WIDTH - 4, initial_indent="  note: ", subsequent_indent="    "))
     parts.append("\n".join(closing))
     return "\n\n".join(parts)
 

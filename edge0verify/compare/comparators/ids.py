@@ -58,16 +58,28 @@ def elements(evidence: Evidence, part: slice | np.ndarray) -> dict[str, Elements
     same = a == b
     rule_a, rule_b = (same if s.chosen is None else i == s.chosen[part] for s, i in ((evidence.a, a), (evidence.b, b)))
     none = np.zeros(same.shape, bool)
+    sides = []
+    for name, ids, rule in (("a", a, rule_a), ("b", b, rule_b)):
+        fine = valid(ids, evidence.limit)
+        sides.append(Judged(nonfinite=_from_nan(evidence, name, part, fine), poison=none, keeps=fine & rule))
     made = Elements(
         unit="id",
         same=same,
-        a=Judged(nonfinite=none, poison=none, keeps=valid(a, evidence.limit) & rule_a),
-        b=Judged(nonfinite=none, poison=none, keeps=valid(b, evidence.limit) & rule_b),
+        a=sides[0],
+        b=sides[1],
         values_a=a.astype(np.float64),
         values_b=b.astype(np.float64),
         declared=bool(evidence.declared),
     )
     return {evidence.tensor: made}
+
+
+def _from_nan(evidence: Evidence, name: str, part: slice | np.ndarray, fine: np.ndarray) -> np.ndarray:
+    """bool like the ids: chosen from logits of which one is NaN, so by no rule. Ids that are none at all have a fault of their own."""
+    logits = None if evidence.router is None else getattr(evidence.router, name)
+    if logits is None:
+        return np.zeros(fine.shape, bool)
+    return np.isnan(logits[part]).any(axis=1)[:, None] & fine
 
 
 def values(side: Side, unit: str, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
