@@ -55,9 +55,8 @@ def label(claim: Claim, stage: str | None) -> str:
     return ",".join(known) or "unknown"
 
 
-def engagement(claim: Claim, parts: Sequence[str], model: Model | None) -> Engagement:
-    """Whether the kernels that the dump claims for `parts` were launched in its run."""
-    asked = ",".join(dict.fromkeys(claim.variants.get(part, "unknown") for part in parts))
+def engagement(claim: Claim, parts: Sequence[str], model: Model | None, *, asked: str) -> Engagement:
+    """Whether the kernels that the dump claims for `parts` were launched in its run; asked: the claim in words."""
     wanted = tuple(_key(claim, part, model) for part in parts if part in claim.variants)
     return Engagement(asked=asked, wanted=wanted, launches=claim.launches)
 

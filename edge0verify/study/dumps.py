@@ -216,14 +216,15 @@ def _verdict(
     **more,
 ) -> Verdict:
     used = request.stage if request.stage in ("D", "A", "U") else None
-    sides = [engagement(c, parts, model) for c in claims]
+    labels = [label(c, used) for c in claims]
+    sides = [engagement(c, parts, model, asked=name) for c, name in zip(claims, labels)]
     prompt = a.manifest.prompt
     rows = a.manifest.signature.rows
     return judge(
         results,
         stage=request.stage,
-        a=label(claims[0], used),
-        b=label(claims[1], used),
+        a=labels[0],
+        b=labels[1],
         engaged_a=sides[0],
         engaged_b=sides[1],
         policy=request.policy,

@@ -17,7 +17,8 @@ OUTPUTS = {
     "A": ("a-gate", "a-up", "a-h", "a-y", "a-yl"),
     "U": ("u-ylq", "u"),
 }
-STAGES = tuple(OUTPUTS)
+SHOWN = 2
+"""Origins named beside the first."""
 STAGE_OF = {tensor: stage for stage, tensors in OUTPUTS.items() for tensor in tensors}
 
 
@@ -61,16 +62,14 @@ class Inheritance:
         return f"layer {self.origins[0].layer} {self.origins[0].stage}" if self.origins else ""
 
     def describe(self) -> str:
-        """'differences begin in D of layer 0 (d-xl, 63 rows from position 1)', and how many stages add their own."""
+        """'differences begin in D of layer 0 (d-xl, 63 rows from position 1)', and which stages add their own."""
         if not self.origins:
             return "differences begin before the first stage that was dumped"
         first, rest = self.origins[0], self.origins[1:]
         text = f"differences begin in {first.describe()}"
-        other = [origin for origin in rest if origin.stage != first.stage]
-        if other:
-            text += f"; on equal inputs also in {other[0].describe()}"
-        more = len(rest) - bool(other)
-        return text + (f" and {more} further" if more else "")
+        if rest:
+            text += "; on equal inputs also in " + ", ".join(origin.describe() for origin in rest[:SHOWN])
+        return text + (f" and {len(rest) - SHOWN} further" if len(rest) > SHOWN else "")
 
 
 def _rows(n: int) -> str:
