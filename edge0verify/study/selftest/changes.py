@@ -42,6 +42,8 @@ class Change:
     """Evidence of both sides, and what ran."""
     quick: bool = False
     """Part of the reduced form."""
+    shows: str = ""
+    """A cause that explains some of the differences."""
     bits: bool = False
     """Nothing but the way of working changed: every bit must be the same."""
 
@@ -51,7 +53,19 @@ def _pair(a: str, b: str, stage: Stage) -> Made:
     return trial.evidence_of(stage, *sides), *sides
 
 
-_QUICK_PAIRS = {("D", "mmvq", "mmq"), ("D", "mmvq", "w11"), ("U", "ref", "w11"), ("A", "mmvq", "w11")}
+_QUICK_PAIRS = {
+    ("D", "mmvq", "mmq"),
+    ("D", "ref", "mmq"),
+    ("U", "mmvq", "mmq"),
+    ("D", "mmvq", "w11"),
+    ("U", "ref", "w11"),
+    ("A", "mmvq", "w11"),
+}
+
+
+def _shows(a: str, b: str) -> str:
+    """Variants on the same operands differ by rounding, others by their operands too."""
+    return "operands" if "mmq" in (a, b) else "rounding"
 
 
 def _pairs() -> Iterator[Change]:
@@ -59,9 +73,22 @@ def _pairs() -> Iterator[Change]:
     for stage in scenes.STAGES:
         for a, b in combinations(VARIANTS, 2):
             text = partial(scenes.text, stage)
-            yield Change(name=f"{a} - {b}", stage=stage, where=text, make=partial(_pair, a, b), quick=(stage, a, b) in _QUICK_PAIRS)
+            yield Change(
+                name=f"{a} - {b}",
+                stage=stage,
+                where=text,
+                make=partial(_pair, a, b),
+                quick=(stage, a, b) in _QUICK_PAIRS,
+                shows=_shows(a, b),
+            )
         for a, b in (("ref", "mmvq"), ("mmvq", "mmq"), ("mmq", "w11")):
-            yield Change(name=f"{a} - {b}", stage=stage, where=partial(scenes.long_rows, stage), make=partial(_pair, a, b))
+            yield Change(
+                name=f"{a} - {b}",
+                stage=stage,
+                where=partial(scenes.long_rows, stage),
+                make=partial(_pair, a, b),
+                shows=_shows(a, b),
+            )
         for kind in ("bf16", "zeros", "outliers"):
             odd = partial(scenes.long_rows, stage, kind)
             yield Change(name="mmvq - mmq", stage=stage, where=odd, make=partial(_pair, "mmvq", "mmq"))

@@ -15,6 +15,7 @@ from edge0verify.study.replay import replay
 from edge0verify.study.selftest import scenes
 from edge0verify.study.selftest.types import Doctor, Doctored, Tensors
 from edge0verify.variants.kernels import Kernels
+from edge0verify.variants.weights import layer_weights
 
 Change = Callable[[np.ndarray], None]
 POISON_F32 = np.array(POISON_F32_BITS, np.uint32).view(np.float32)
@@ -160,6 +161,20 @@ def another_layer(outputs: Tensors, rng, inputs) -> Tensors:
     return dict(ran.tensors)
 
 
+def going_on(apply: Doctor) -> Doctor:
+    """A fault in a-h, with A2 run on what it left: the engine would go on from there."""
+
+    def applied(outputs: Tensors, rng, inputs) -> Tensors:
+        outputs = apply(outputs, rng, inputs)
+        kernels = Kernels(threads=scenes.THREADS)
+        down = layer_weights(scenes.model(), scenes.LAYER, kernels).down_exps
+        ran = kernels.a2("w11", down, outputs["a-h"], inputs["route-ids"], inputs["route-weights"])
+        outputs["a-y"], outputs["a-yl"] = ran.y, ran.yl
+        return outputs
+
+    return applied
+
+
 def before(outputs: Tensors, rng, inputs) -> Tensors:
     """a-h: pairs of tokens 64 to 95 keep those of 32 tokens before."""
     k = inputs["route-ids"].shape[1]
@@ -204,6 +219,7 @@ def last_columns_poison(array: np.ndarray) -> None:
 
 
 def _fault(name: str, stage: str, tensor: str, expect: str, apply: Doctor, what: str, **more) -> Doctored:
+    apply = going_on(apply) if tensor == "a-h" else apply
     return Doctored(name=name, stage=stage, tensor=tensor, expect=tuple(expect.split()), apply=apply, what=what, **more)
 
 

@@ -44,7 +44,9 @@ def _result(trial: Trial, tried: Tried, found: Verdict, named: str) -> str:
     if not tried.changed:
         return NOT_EXERCISED
     if trial.source == "legitimate":
-        return PASSED if found.status == trial.status and not tried.broken else FALSE_ALARM
+        if found.status != trial.status or tried.broken:
+            return FALSE_ALARM
+        return PASSED if not trial.shows or found.totals["causes"].get(trial.shows) else MISNAMED
     if trial.source == "unproven":
         if found.status == PASS:
             return MISSED

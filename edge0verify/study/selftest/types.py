@@ -75,6 +75,8 @@ class Trial:
     """The right status (PASS for a legitimate change)."""
     says: str = ""
     """What a reason must say, where no cause tells."""
+    shows: str = ""
+    """A cause that explains a legitimate change's differences: some element must have it."""
 
 
 @dataclass(frozen=True, kw_only=True)
