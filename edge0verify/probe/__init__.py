@@ -1,1 +1,1 @@
-"""Cross-device memory probes and triage."""
+"""Probes of real and simulated devices: memory between two devices, pointers of a split, operations under graph capture."""

@@ -183,6 +183,10 @@ class GpuRuntime:
             raise ValueError(f"width {width} for {buffer.nbytes} bytes")
         if buffer.nbytes == 0:
             return
+        if device is not None and stream is None and width == 1:
+            self._use(device)
+            self._call("Memset", buffer.pointer, value, buffer.nbytes)  # the blocking form, which is not when it is far away
+            return
         self._use(buffer.device if device is None else device)
         self._memset(buffer, value, width, self._handle(stream))
 

@@ -35,6 +35,8 @@ class Device:
     units: int | None = None
     pci: str | None = None
     link: str | None = None
+    peer_link: str | None = None
+    """A direct link to other devices, where there is one."""
 
     def __str__(self) -> str:
         return f"{self.runtime}:{self.index}"
@@ -62,6 +64,7 @@ class Buffer:
         if self.kind == "device":
             raise ValueError("device memory has no host view")
         raw = (ctypes.c_ubyte * self.nbytes).from_address(self.pointer)
+        raw.owner = self.owner  # a view keeps the memory's owner
         return np.frombuffer(raw, dtype)
 
 

@@ -20,8 +20,8 @@ from edge0verify.runtime.sim_memory import Arena, make_arenas
 from edge0verify.runtime.sim_process import POINTER, SCALAR, DeviceProcess, Reply, native_file
 from edge0verify.runtime.sim_queue import Queues, SimKernel, SimStream, error
 
-LANE_BYTES_S = 32e6
-"""Bandwidth of one lane of the simulated link: x16 is 512 MB/s, little enough for any machine to keep up with."""
+LANE_BYTES_S = 128e6
+"""Bandwidth of one lane of the simulated link: x16 is 2 GB/s, about what the processes here can move."""
 LINK = "simulated x{}"
 DEFAULT_COUNT = 2
 HEALTHY = Knobs()
@@ -163,13 +163,13 @@ class SimRuntime(Queues):
 
     def allocate_mapped(self, device: int, nbytes: int) -> Buffer:
         self._check("allocate mapped", device)
-        return Buffer(self._memory()[-1].allocate(nbytes), nbytes, device, "mapped")
+        return Buffer(self._memory()[-1].allocate(nbytes), nbytes, device, "mapped", self)
 
     def allocate_managed(self, device: int, nbytes: int) -> Buffer:
         """Memory that migrates on a real device; here it stays in host memory."""
         buffer = self.allocate_mapped(device, nbytes)
         self._managed.add(buffer.pointer)
-        return Buffer(buffer.pointer, nbytes, device, "managed")
+        return Buffer(buffer.pointer, nbytes, device, "managed", self)
 
     def managed_safe(self, device: int) -> bool:
         return True

@@ -18,6 +18,7 @@ ALIGN = 256
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
 
 
@@ -30,6 +31,8 @@ class Arena:
     size: int
     holes: list[tuple[int, int]] = field(default_factory=list)
     used: dict[int, int] = field(default_factory=dict)
+    mapped: bool = False
+    """Whether it is mapped in this process."""
 
     @classmethod
     def make(cls, size: int, base: int, skip: int = 0) -> Arena:
@@ -68,9 +71,11 @@ class Arena:
         return next(((start, size) for start, size in self.used.items() if start <= pointer < start + size), None)
 
     def close(self) -> None:
-        """Gives the pages back.  The mapping stays, so that a view which outlives its runtime reads zeros and does not crash."""
+        """Gives pages and addresses back; views of mapped memory end with it, as they do with a real driver."""
+        if self.mapped:
+            _libc.munmap(self.base, self.size)
+            self.mapped = False
         with contextlib.suppress(OSError):
-            _libc.fallocate(self.fd, PUNCH_HOLE_KEEP_SIZE, 0, self.size)
             os.close(self.fd)
 
 
@@ -84,7 +89,7 @@ def make_arenas(count: int, size: int, host_size: int, rng: random.Random) -> li
     for base in bases[count:]:
         got = _libc.mmap(base, host_size, PROT_READ_WRITE, MAP_SHARED_FIXED_NOREPLACE, host.fd, 0)
         if got == base:
-            host.base, host.holes = base, [(base, host_size)]
+            host.base, host.holes, host.mapped = base, [(base, host_size)], True
             return [*arenas, host]
     for arena in [*arenas, host]:
         arena.close()

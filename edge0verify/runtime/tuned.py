@@ -17,80 +17,25 @@ ROW_BATCHES = (1, 4, 8)  # input rows that one block of the row kernels takes
 
 @dataclass(frozen=True)
 class TileShape:
-    """kernels/cuda/tile.h (mma.sync): m16 and n8 tiles of a warp, warps of a block, stages, blocks kept on a multiprocessor."""
+    """A tile product of kernels/cuda/tile.h: 128 weight rows x `bn` input rows a block of four warps, three stages of 128 of K."""
 
-    mt: int = 4
-    nt: int = 4
-    wr: int = 2
-    wc: int = 4
-    stages: int = 3
-    blocks: int = 2
-
-    prefix = "e0_tile"
-    source = '#include "cuda/all.h"\n'
-
-    @property
-    def bm(self) -> int:
-        return self.wr * self.mt * 16
-
-    @property
-    def bn(self) -> int:
-        return self.wc * self.nt * 8
+    prefix: str
+    bn: int
+    group: int  # input rows of one warp
 
     @property
     def threads(self) -> int:
-        return self.wr * self.wc * 32
+        return 64 * self.bn // self.group
 
     def shared(self, one_scale: bool) -> int:
-        """Dynamic shared memory in bytes; one_scale: one weight scale per 256 values (Q3_K)."""
-        return self.stages * (self.bm * 128 + self.bn * 144 + self.bm * (4 if one_scale else 16))
-
-    def options(self) -> tuple[str, ...]:
-        return (f"-DE0_TILE_SHAPE={self.mt},{self.nt},{self.wr},{self.wc},{self.stages}", f"-DE0_TILE_BLOCKS={self.blocks}")
+        """Dynamic shared memory in bytes, with room to start on a multiple of 1024; one_scale: a weight scale per 256 (Q3_K)."""
+        return 3 * ceil_div(128 * 128 + self.bn * 144 + 128 * (4 if one_scale else 16), 1024) * 1024 + 1024
 
 
-@dataclass(frozen=True)
-class GroupShape:
-    """kernels/cuda/group.h (wgmma, sm_90a): n8 tiles of a warpgroup, warpgroups of a block, stages, blocks on a multiprocessor."""
-
-    nt: int = 8
-    gr: int = 2
-    gc: int = 2
-    stages: int = 4
-    blocks: int = 1
-
-    prefix = "e0_group"
-    source = '#include "cuda/hopper.h"\n'
-
-    @property
-    def bm(self) -> int:
-        return self.gr * 64
-
-    @property
-    def bn(self) -> int:
-        return self.gc * self.nt * 8
-
-    @property
-    def threads(self) -> int:
-        return self.gr * self.gc * 128
-
-    def shared(self, one_scale: bool) -> int:
-        """Dynamic shared memory in bytes, with room to start on a multiple of 1024."""
-        stage = self.bm * 128 + self.bn * 144 + self.bm * (4 if one_scale else 16)
-        return self.stages * ceil_div(stage, 1024) * 1024 + 1024
-
-    def options(self) -> tuple[str, ...]:
-        return (f"-DE0_GROUP_SHAPE={self.nt},{self.gr},{self.gc},{self.stages}", f"-DE0_GROUP_BLOCKS={self.blocks}")
-
-
-Shape = TileShape | GroupShape
+Room = tuple[Buffer, Buffer]
+WIDE, NARROW = TileShape("e0_tile", 128, 64), TileShape("e0_narrow", 64, 32)
+TUNED = '#include "cuda/all.h"\n'
 SHARED_LIMIT = 220 * 1024
-
-
-def parse_shape(text: str) -> Shape:
-    """'tile:4,4,2,4,3,2' or 'group:8,2,2,4,1' in the order of the fields."""
-    form, _, numbers = text.partition(":")
-    return {"tile": TileShape, "group": GroupShape}[form](*map(int, numbers.split(",")))
 
 
 def row_shared(fmt: str, k: int) -> int:
@@ -98,10 +43,9 @@ def row_shared(fmt: str, k: int) -> int:
     return k // 256 * 288 if fmt == "Q3_K" else ceil_div(k // 32, 32) * 32 * 36
 
 
-def compile_tuned(runtime: CudaRuntime, arch: str, shape: Shape, *, row_warps: int = 8) -> bytes:
-    """The tuned kernels for one shape; wgmma needs the architecture's own feature set (sm_90a)."""
-    target = arch + "a" if isinstance(shape, GroupShape) else arch
-    return runtime.compile(target, shape.source, options=(*shape.options(), f"-DE0_ROW_WARPS={row_warps}"))
+def row_warps(fmt: str, batch: int) -> int:
+    """Warps of a block of the row kernel, as at the end of kernels/cuda/rows.h."""
+    return 8 if fmt == "Q3_K" or (fmt == "Q8_0" and batch == 1) else 16
 
 
 @dataclass(frozen=True)
@@ -116,22 +60,11 @@ class TunedWeights(DeviceWeights):
 class TunedOps(DeviceOps):
     """DeviceOps whose products run the tuned kernels wherever their shapes allow it; `fell_back` says where they did not."""
 
-    def __init__(
-        self,
-        runtime: CudaRuntime,
-        device: int = 0,
-        *,
-        stream: object | None = None,
-        image: bytes | None = None,
-        shape: Shape | None = None,
-        row_warps: int = 8,
-    ) -> None:
-        arch = runtime.devices()[device].arch
-        shape = shape or (GroupShape() if arch == "sm_90" else TileShape())
-        if image is None:
-            image = compile_tuned(runtime, arch, shape, row_warps=row_warps)
+    def __init__(self, runtime: CudaRuntime, device: int = 0, *, stream: object | None = None, image: bytes | None = None) -> None:
+        here = runtime.devices()[device]
+        image = image if image is not None else runtime.compile(here.arch, TUNED)
         super().__init__(runtime, device, stream=stream, image=image)
-        self.shape, self.row_warps = shape, row_warps
+        self.units = here.units or 1
         self.fell_back: dict[str, str] = {}
         self._reserved: dict[str, int] = {}
 
@@ -186,13 +119,29 @@ class TunedOps(DeviceOps):
             self._reserved[name] = shared
         self.runtime.launch(self._kernels[name], blocks, threads, args, shared=shared, stream=self.stream)
 
-    def scales(self, operand: DeviceBlocks, out: Buffer | None = None) -> Buffer:
-        """Activation scales as f32 [k/32][n], as the tile kernels read them; into `out` where given."""
-        out = out or self.buffer(4 * operand.n * operand.k // 32)
-        name = "e0_scales_f32" if operand.quantiser == "mmq" else "e0_scales_f16"
-        sizes = [ctypes.c_int(operand.n), ctypes.c_int(operand.k // 32)]
-        self._start(name, ceil_div(operand.n * operand.k // 32, 256), 256, [operand.d, *sizes, out])
-        return out
+    def shape(self, w: DeviceWeights, count: int, routed: bool) -> TileShape:
+        """The wide tile where it fills the device and its columns; routed: input rows are shared out among the experts."""
+        if routed:
+            return WIDE if count >= 96 * w.experts else NARROW
+        return WIDE if ceil_div(w.rows, 128) * ceil_div(count, WIDE.bn) >= 2 * self.units else NARROW
+
+    def stage(
+        self,
+        shape: TileShape,
+        operand: DeviceBlocks,
+        count: int,
+        div: int,
+        plan: tuple[Buffer, int] | None,
+        room: Room | None = None,
+    ) -> tuple[Buffer, Buffer, int]:
+        """The operand in pieces as the tile products read it (kernels/cuda/stage.h), gathered by the plan: codes, scales, tiles."""
+        table, tiles = plan if plan is not None else (None, ceil_div(count, shape.bn))
+        size = tiles * shape.bn * operand.k
+        codes, scales = room or (self.buffer(size), self.buffer(size // 8))
+        name = "e0_stage_f32" if operand.quantiser == "mmq" else "e0_stage_f16"
+        sizes = [ctypes.c_int(v) for v in (div, count, operand.k, shape.bn, shape.group)]
+        self._start(name, tiles * operand.k // 128, 256, [operand.codes, operand.d, table, *sizes, codes, scales])
+        return codes, scales, tiles
 
     def rows(
         self,
@@ -206,6 +155,7 @@ class TunedOps(DeviceOps):
         plan: tuple[Buffer, int] | None = None,
         key: str | None = None,
     ) -> Buffer:
+        """As DeviceOps.rows; a given plan is not used, the tiles here have widths of their own."""
         count = operand.n if n is None else n
         reason = self._obstacle(variant, weights, operand, count)
         if reason:
@@ -217,7 +167,7 @@ class TunedOps(DeviceOps):
         if variant == "mmvq":
             self._row_product(weights, operand, ids, div, out, count, key)
         else:
-            self._tile_product(variant, weights, operand, ids, div, plan, out, count, key)
+            self._tile_product(variant, weights, operand, ids, div, out, count, key)
         return out
 
     def _obstacle(self, variant: str, weights: TunedWeights, operand: DeviceBlocks, count: int) -> str | None:
@@ -240,11 +190,11 @@ class TunedOps(DeviceOps):
         batch = 1 if ids is not None else next((t for t in ROW_BATCHES if t >= count), ROW_BATCHES[-1])
         while batch > 1 and batch * row_shared(w.fmt, w.k) > SHARED_LIMIT:
             batch = ROW_BATCHES[ROW_BATCHES.index(batch) - 1]
-        sizes = [ctypes.c_int(v) for v in (w.rows, count, w.k)]
+        sizes, warps = [ctypes.c_int(v) for v in (w.rows, count, w.k)], row_warps(w.fmt, batch)
         self._start(
             f"e0_row_mmvq_{w.fmt.lower()}_{batch}",
-            ceil_div(w.rows, self.row_warps * (2 if q3 else 1)) * ceil_div(count, batch),
-            self.row_warps * 32,
+            ceil_div(w.rows, warps * (2 if q3 or batch > 1 else 1)) * ceil_div(count, batch),
+            warps * 32,
             [*w.row, operand.codes, operand.d, ids, ctypes.c_int(div), out, *sizes, self._counter(key)],
             shared=batch * row_shared(w.fmt, w.k),
         )
@@ -256,34 +206,25 @@ class TunedOps(DeviceOps):
         operand: DeviceBlocks,
         ids: Buffer | None,
         div: int,
-        plan: tuple[Buffer, int] | None,
         out: Buffer,
         count: int,
         key: str | None,
         *,
         bare: bool = False,
-        room: Buffer | None = None,
+        room: Room | None = None,
     ) -> None:
-        if ids is not None and plan is None:
-            plan = self.plan(ids, count, w.experts, self.shape.bn)
-        table, tiles = plan if plan is not None else (None, ceil_div(count, self.shape.bn))
+        shape = self.shape(w, count, ids is not None)
+        plan = None if ids is None else self.plan(ids, count, w.experts, shape.bn)
         q3 = w.fmt == "Q3_K"
-        name = f"{self.shape.prefix}_{variant}{'_super' if q3 else ''}{'_bare' if bare else ''}"
-        sizes = [ctypes.c_int(v) for v in (w.rows, w.padded, count, w.k)]
+        codes, scales, tiles = self.stage(shape, operand, count, div, plan, room)
+        name = f"{shape.prefix}_{variant}{'_super' if q3 else ''}{'_bare' if bare else ''}"
+        row_tiles = w.padded // 128
+        sizes = [ctypes.c_int(v) for v in (w.rows, row_tiles, count, w.k)]
+        table = None if plan is None else plan[0]
         self._start(
             name,
-            w.padded // self.shape.bm * tiles,
-            self.shape.threads,
-            [
-                *w.tile,
-                operand.codes,
-                self.scales(operand, room),
-                table,
-                ctypes.c_int(div),
-                ctypes.c_int(operand.n),
-                out,
-                *sizes,
-                self._counter(key),
-            ],
-            shared=self.shape.shared(q3),
+            row_tiles * tiles,
+            shape.threads,
+            [*w.tile, codes, scales, table, out, *sizes, self._counter(key)],
+            shared=shape.shared(q3),
         )
