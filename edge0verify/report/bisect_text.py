@@ -48,6 +48,9 @@ def ladder(rungs: Any) -> str:
 def first_text(first: Any) -> str:
     """Where the first fault is: in the run, then in the weights."""
     lines = [f"first that does not conform: side {first.side}, layer {first.layer}, stage {first.stage}, tensor {first.tensor}"]
+    if first.biased:
+        lines.append(f"  every element conforms, and their errors are systematic: {first.biased}")
+        return "\n".join(line for long in lines for line in textwrap.wrap(long, WIDTH, subsequent_indent="    "))
     lines.append(f"  {first.broken} of {first.n} elements, {first.tokens} tokens, {first.columns} columns")
     at = f"  first: token position {first.position}"
     if first.slot is not None:

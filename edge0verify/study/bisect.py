@@ -27,6 +27,7 @@ LADDER = ("ffn-in", "route-logits", "d-xl", "a-h", "a-yl", "u")
 ORDER = ("ffn-in", "route-logits", "route-ids", "route-weights", "d-hq", "d-xl", "d-xlq", "a-gate", "a-up", "a-h", "a-y", "a-yl",
          "u-ylq", "u", "logits", "top8-logprobs")
 STEPS = ("D", "A1", "A2", "U")
+ROUTE = ("route-logits", "route-ids", "route-weights")
 
 
 def plan(stage: str, name: str) -> dict[str, str]:
@@ -118,6 +119,8 @@ def _status(first: First | None, book: _Book, engaged: Mapping[str, Engagement])
 
 def sentence(first: First) -> str:
     """The first fault in one line."""
+    if first.biased:
+        return f"layer {first.layer} stage {first.stage} {first.tensor}: {first.side} is biased: {first.biased}"
     text = f"layer {first.layer} stage {first.stage} {first.tensor}: {first.broken} of {first.n} elements of {first.side} do not"
     text += f" conform, first at position {first.position}"
     if first.slot is not None:
@@ -152,8 +155,10 @@ class _Book:
             for side, seen in (("a", piece.a[layer]), ("b", piece.b[layer])):
                 if side == "b":
                     self._between(side, layer, "attention", "ffn-in", seen["ffn-in"], piece.forced[layer]["ffn-in"], rows)
-                for found in (*judge_route(model, layer, seen, rows),
-                              *judge_stages(model, layer, self.ran[side], seen, rows, threads=threads)):
+                routed = judge_route(model, layer, seen, rows)
+                if side == "b" and "attention" not in self.strayed:     # the same ffn-in: the router's bits are known
+                    routed = (judge_bits("route", name, seen[name], piece.forced[layer][name], rows) for name in ROUTE)
+                for found in (*routed, *judge_stages(model, layer, self.ran[side], seen, rows, threads=threads)):
                     self._note(side, layer, found, seen)
             self._differences(layer, piece)
             self._merge_flips(layer, flips(model, layer, piece.a[layer], piece.b[layer], rows))
@@ -176,9 +181,9 @@ class _Book:
         self.compared += found.broken.size
         key = (side, layer, found.tensor)
         entry = self.entries.setdefault(key, Entry(layer, found.stage, found.tensor, found.unit))
-        before = entry.broken
+        before = entry.faulty
         entry.add(found)
-        if entry.broken and not before and seen is not None:
+        if entry.faulty and not before and seen is not None:
             self.kept[key] = seen                      # the witness of the first fault, for the search for exchanged experts
 
     def _differences(self, layer, piece: Piece) -> None:
@@ -221,7 +226,7 @@ class _Book:
             stages: dict[str, dict[str, int]] = {}
             for (side, at, _), entry in self.entries.items():
                 if at == layer:
-                    stages.setdefault(entry.stage, {"a": 0, "b": 0})[side] += entry.broken
+                    stages.setdefault(entry.stage, {"a": 0, "b": 0})[side] += entry.broken or int(bool(entry.biased))
             made.append(Rung(
                 layer=layer, difference=difference, jump=now / below if now and below else None,
                 triangle={"a_oracle": self.relative(layer, "u", "a"), "b_oracle": self.relative(layer, "u", "b"), "a_b": now},
@@ -235,7 +240,7 @@ class _Book:
         layers = [*self.flips, "head"]
         layers.sort(key=lambda layer: (layer == "mtp", layer == "head", layer if isinstance(layer, int) else 0))
         broken = [(layers.index(layer), ORDER.index(tensor.removesuffix(".d").removesuffix(".s")), side, tensor)
-                  for (side, layer, tensor), entry in self.entries.items() if entry.broken]
+                  for (side, layer, tensor), entry in self.entries.items() if entry.faulty]
         if not broken:
             return None
         at, _, side, tensor = min(broken)
@@ -246,7 +251,7 @@ class _Book:
         key, column = entry.first
         slot, expert = (key[2], key[3]) if len(key) == 5 else (None, None)
         model, layer = self.request.model, entry.layer
-        weights = place.weight_name(layer, entry.tensor) if layer != "head" else None
+        weights = place.weight_name(layer, entry.tensor) if layer != "head" and entry.broken else None
         more: dict[str, Any] = {}
         if weights is not None:
             more = dict(weights=weights, weight_row=column)
@@ -258,7 +263,7 @@ class _Book:
             if run.model is not model:
                 differs = place.weights_that_differ(model, run.model, weights)
                 more |= dict(differs=differs[:8], differing_blocks=len(differs))
-        elif run.model is not model:
+        elif run.model is not model and entry.broken:
             prefix = ("output",) if layer == "head" else (layer_prefix(layer), *(() if layer else ("tok_embd",)))
             more["unequal"] = tuple(n for n in model.tensors if n.startswith(prefix) and "_exps." not in n
                                     and not same_tensor(model, run.model, n))
@@ -266,7 +271,7 @@ class _Book:
         return First(
             side=side, layer=layer, stage=entry.stage, tensor=entry.tensor, n=entry.n, broken=entry.broken, tokens=entry.tokens,
             columns=int(entry.columns.sum()), position=key[1], slot=slot, expert=expert, column=column, block=block,
-            experts=dict(sorted(entry.experts.items())), **more,
+            experts=dict(sorted(entry.experts.items())), biased="" if entry.broken else entry.biased, **more,
         )
 
 

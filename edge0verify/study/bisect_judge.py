@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from edge0verify.compare import comparators
+from edge0verify.compare.causes import biased
+from edge0verify.compare.policy import Limits
 from edge0verify.model import Model
 from edge0verify.numerics.blocks import Blocks
 from edge0verify.numerics.rounding import EPS, TINY, ulp
@@ -36,6 +38,8 @@ class Judged:
     """bool [n, m]."""
     keys: np.ndarray
     """i32 [n, c]: (pass, position, accepted), of pairs (pass, position, slot, expert, accepted)."""
+    biased: str = ""
+    """Every element conforms, and the bias test calls their errors systematic: why."""
 
 
 def judge_stages(model: Model, layer: int | str, variants: Mapping[str, str], seen: Tensors, rows: np.ndarray, *,
@@ -57,7 +61,11 @@ def judge_stages(model: Model, layer: int | str, variants: Mapping[str, str], se
                 broken = side.nonfinite | side.poison
                 if side.keeps is not None:
                     broken = broken | ~side.keeps
-                yield Judged(stage=item.stage, tensor=entry, unit=units[entry], broken=broken, keys=item.keys)
+                wrong = []
+                if entry == item.tensor and biased.plan(item):
+                    wrong = biased.execute(item, Limits(), conforming={"a": False, "b": not broken.any()})
+                yield Judged(stage=item.stage, tensor=entry, unit=units[entry], broken=broken, keys=item.keys,
+                             biased=wrong[0].text if wrong else "")
 
 
 def router_bound(model: Model, layer: int | str, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -47,10 +47,18 @@ class Entry:
     tokens: int = 0
     experts: dict[int, int] = field(default_factory=dict)
     first: tuple[tuple[int, ...], int] | None = None
+    biased: str = ""
+
+    @property
+    def faulty(self) -> bool:
+        return bool(self.broken or self.biased)
 
     def add(self, found: Judged) -> None:
         self.n += found.broken.size
         wrong = int(np.count_nonzero(found.broken))
+        if found.biased and not self.biased:
+            self.biased = found.biased
+            self.first = self.first or (tuple(int(v) for v in found.keys[0]), 0)
         if self.columns is None:
             self.columns = np.zeros(found.broken.shape[1], bool)
         if not wrong:
@@ -90,6 +98,8 @@ class First:
     column: int
     block: int | None
     experts: dict[int, int]
+    biased: str = ""
+    """Every element conforms and their errors are systematic, so no single place is to blame."""
     weights: str | None = None
     weight_row: int | None = None
     weight_blocks: tuple[int, ...] | None = None

@@ -17,6 +17,8 @@ from edge0verify.numerics.blocks import Blocks
 from edge0verify.variants.kernels import Kernels
 
 CHUNK = 512
+BETWEEN = frozenset({"ffn-in", "route-logits", "route-ids", "route-weights"})
+"""What lies between two layers' stages."""
 Seen = dict[int | str, dict[str, np.ndarray | Blocks]]
 KernelsFor = Callable[[Any, str], Kernels | None]
 
@@ -38,8 +40,9 @@ class Runner:
 class Piece:
     """One chunk of tokens through all layers.
 
-    a, b: every tensor of both runs, by layer.  forced: what a's weights make of b's own u of each layer: ffn-in and the logits that
-    follow if everything between the stages is right.  oracle: ffn-in and u of the float mode.  rows int32 [n, 3].
+    a, b: every tensor of both runs, by layer.  forced: what a's weights make of b's own u of each layer: the tensors of
+    `BETWEEN` and the logits that follow if everything between the stages is right.  oracle: ffn-in and u of the float mode.
+    rows int32 [n, 3].
     """
 
     rows: np.ndarray
@@ -80,7 +83,7 @@ def walk(a: Runner, b: Runner, tokens: np.ndarray, *, kernels: Kernels, threads:
         seen_a, step_a = _forward(engines["a"], part, following, None, lambda run: count("a", run))
         seen_b, step_b = _forward(engines["b"], part, following, None, lambda run: count("b", run))
         given.seen = seen_b
-        seen_forced, step_forced = _forward(forced, part, following, frozenset({"ffn-in"}))
+        seen_forced, step_forced = _forward(forced, part, following, BETWEEN)
         seen_oracle, _ = _forward(oracle, part, following, frozenset({"ffn-in", "u"}))
         yield Piece(rows=step_a.rows * np.array([0, 1, 1], np.int32), a=seen_a, b=seen_b, forced=seen_forced, oracle=seen_oracle,
                     step_a=step_a, step_b=step_b, step_forced=step_forced)
