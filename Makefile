@@ -33,7 +33,7 @@ $(BIN)/python: | prerequisites
 
 # Editable: Python files are used from the tree, the native modules are rebuilt when a kernel source changes.
 $(VENV)/.installed: $(NATIVE) | $(BIN)/python
-	@echo "installing into $(VENV) and building the kernels (about a minute)"
+	@echo "installing into $(VENV) and building the kernels (about two minutes)" >&2
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
 	@touch $@
 

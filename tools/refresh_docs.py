@@ -30,7 +30,7 @@ def run(command: str, where: Path) -> str:
         capture_output=True,
         text=True,
     )
-    return "\n".join(line.rstrip() for line in (done.stdout + done.stderr).rstrip("\n").split("\n"))
+    return "\n".join(line.rstrip() for line in (done.stdout + (done.stderr if done.returncode else "")).rstrip("\n").split("\n"))
 
 
 def refresh(text: str, where: Path) -> str:

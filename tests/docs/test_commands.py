@@ -89,7 +89,7 @@ def test_every_command_runs_and_prints_what_is_shown(path: Path, tmp_path: Path)
             f"{item.command}: exit {done.returncode}, shown {item.exit_code}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
         )
         if item.output:
-            printed = (done.stdout + done.stderr).rstrip("\n").split("\n")
+            printed = (done.stdout + (done.stderr if done.returncode else "")).rstrip("\n").split("\n")
             wrong = mismatch(printed, item.output)
             assert wrong is None, f"{item.command}: {wrong}"
 
