@@ -162,6 +162,8 @@ def _sentence(cause: str, facts: Facts, answer: Answer) -> str:
         lone = facts.evidence.lone
         alone = f"{len(lone.a)} rows only in a, {len(lone.b)} only in b"
         note = f"{note}; {alone}" if note else alone
+    if cause == names.CASCADE.name and facts.evidence.earlier:
+        note = f"began in {facts.evidence.earlier}"
     text = explain.cause_sentence(
         facts.evidence.layer, facts.entry, facts.labels, cause, n=facts.counts[cause], total=facts.total, worst=facts.shown,
         key_names=facts.evidence.key_names, side=answer.why, note=note,

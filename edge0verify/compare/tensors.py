@@ -89,7 +89,8 @@ def _chunk(evidence: Evidence, comparator: ModuleType, part: slice) -> Chunk:
             figures.add_oracle(elements, *(_cut(x, part) for x in _oracles(evidence)))
         labels = causes.label_chunk(elements)
         if evidence.inherited is not None:
-            causes.mark_inherited(labels, elements, evidence.inherited[part])
+            remains = None if evidence.remains is None else _cut(evidence.remains.get(name), part)
+            causes.mark_inherited(labels, elements, evidence.inherited[part], remains)
         found[name] = (labels, figures)
     return found
 

@@ -63,9 +63,11 @@ def label_chunk(elements: Elements) -> np.ndarray:
     return labels
 
 
-def mark_inherited(labels: np.ndarray, elements: Elements, inherited: np.ndarray) -> None:
-    """Name what differs and conforms `cascade` in the rows whose inputs differ (`inherited`, bool [rows]); in place."""
-    labels[cascade.inherits(elements, labels, inherited, NUMBER)] = NUMBER[cascade.CAUSE.name]
+def mark_inherited(labels: np.ndarray, elements: Elements, inherited: np.ndarray, remains: np.ndarray | None = None) -> None:
+    """Name what differs and conforms `cascade` in the rows whose inputs differ (`inherited`, bool [rows]), but for what a replay
+    on identical inputs leaves (`remains`, bool like labels); in place."""
+    mask = cascade.inherits(elements, labels, inherited, NUMBER)
+    labels[mask if remains is None else mask & ~remains] = NUMBER[cascade.CAUSE.name]
 
 
 def label_rest(labels: np.ndarray, rest: Rest) -> dict[str, Finding]:

@@ -37,4 +37,4 @@ def execute(rest: Rest) -> Finding:
         mask |= rest.open & rest.evidence.removed[:, None]
     if rest.unit == "id" and rest.evidence.inherited is not None:
         mask |= rest.open & ~rest.broken("a") & ~rest.broken("b") & rest.evidence.inherited[:, None]
-    return Finding(mask=mask, note=f"began in {rest.evidence.earlier}" if rest.evidence.earlier else "")
+    return Finding(mask=mask)

@@ -20,10 +20,10 @@ MOST_BLOCKS = 512
 def find(rest: Rest, name: str) -> tuple[str, Mask] | None:
     """('blocks 3 and 5 of 32 columns swapped', bool [n, m] of them), or None."""
     broken = rest.broken(name)
-    expected = _expected(rest, name, broken)
-    if rest.unit == "id" or expected is None:
+    sampled = expected(rest, name, broken)
+    if rest.unit == "id" or sampled is None:
         return None
-    rows, found, ideal, reach = expected
+    rows, found, ideal, reach = sampled
     columns = broken.shape[1]
     noun = "block" if rest.unit in ("scale", "sum") else "column"
     for width in (1,) if rest.unit in ("scale", "sum") else WIDTHS:
@@ -40,7 +40,7 @@ def find(rest: Rest, name: str) -> tuple[str, Mask] | None:
     return None
 
 
-def _expected(rest: Rest, name: str, broken: Mask):
+def expected(rest: Rest, name: str, broken: Mask):
     """(rows, what they hold, what they should hold, by how much that may be off), f64 [r, m], of some broken rows."""
     side = rest.side(name)
     rows = np.flatnonzero(broken.any(axis=1))

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from edge0verify.compare.causes.rest import Finding, Rest
-from edge0verify.compare.comparators.ids import valid
+from edge0verify.compare.comparators.ids import declared, valid
 from edge0verify.numerics.rounding import ulp
 from edge0verify.records import causes
-from edge0verify.records.evidence import Router, Side
+from edge0verify.records.evidence import Router
 
 CAUSE = causes.ROUTE_FLIP
 
@@ -45,10 +45,13 @@ def execute(rest: Rest) -> Finding:
     rows = np.flatnonzero(rest.open.any(axis=1) & usable & (a != b).any(axis=1))
     mask = np.zeros(rest.open.shape, bool)
     router = evidence.router or Router(a=None, b=None)
+    for name, ids in (("a", a), ("b", b)):
+        rule = declared(evidence, name, rows)
+        if rule is not None:  # not the largest logits of its own side: no near tie made it
+            kept = (rule == ids[rows]).all(axis=1)
+            rows = rows[kept]
     flips = []
     for row in rows.tolist():
-        if not _follows(evidence.a, router.a, row) or not _follows(evidence.b, router.b, row):
-            continue  # not the largest logits of its own side: no near tie made it
         flip = measure(router, row, a[row], b[row])
         inherited = any(mask is not None and mask[row] for mask in (evidence.removed, evidence.inherited))
         if inherited and not (flip.bounds is not None and flip.bounds <= 1):
@@ -58,17 +61,6 @@ def execute(rest: Rest) -> Finding:
     if not flips:
         return Finding(mask=mask)
     return Finding(mask=mask & rest.open, note=_note(flips), figures=_figures(flips))
-
-
-def _follows(side: Side, logits: np.ndarray | None, row: int) -> bool:
-    """Whether a side's ids are its largest logits in falling order, ties to the lower id; True where those are not known."""
-    ids = side.ids[row]
-    if side.chosen is not None:
-        return bool(np.array_equal(side.chosen[row], ids))
-    if logits is None:
-        return True
-    order = np.argsort(-logits[row].astype(np.float64), kind="stable")[: len(ids)]
-    return bool(np.array_equal(order, ids))
 
 
 def measure(router: Router, row: int, a: np.ndarray, b: np.ndarray) -> Flip:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from edge0verify.compare import shape
-from edge0verify.compare.causes import moved_blocks, split
+from edge0verify.compare.causes import mapped, moved_blocks, split
 from edge0verify.compare.causes.rest import SIDES, Finding, Rest, bits
 from edge0verify.compare.elements import Mask
 from edge0verify.records import causes
@@ -32,7 +32,7 @@ def execute(rest: Rest) -> Finding:
     notes: dict[str, str] = {}
     for name in SIDES:
         left = rest.broken(name)
-        for rule in (moved_blocks.find, split.find, _place, _place, _place):
+        for rule in (moved_blocks.find, split.find, mapped.find, _place, _place, _place):
             if np.count_nonzero(left) < 4 or notes.get(name, "").count(";") >= MOST - 1:
                 break
             found = rule(rest.narrowed(left), name)

@@ -56,7 +56,8 @@ def elements(evidence: Evidence, part: slice | np.ndarray) -> dict[str, Elements
     assert evidence.a.ids is not None and evidence.b.ids is not None
     a, b = evidence.a.ids[part], evidence.b.ids[part]
     same = a == b
-    rule_a, rule_b = (same if s.chosen is None else i == s.chosen[part] for s, i in ((evidence.a, a), (evidence.b, b)))
+    rules = [declared(evidence, name, part) for name in ("a", "b")]
+    rule_a, rule_b = (same if rule is None else ids == rule for rule, ids in zip(rules, (a, b)))
     none = np.zeros(same.shape, bool)
     sides = []
     for name, ids, rule in (("a", a, rule_a), ("b", b, rule_b)):
@@ -74,8 +75,19 @@ def elements(evidence: Evidence, part: slice | np.ndarray) -> dict[str, Elements
     return {evidence.tensor: made}
 
 
+def declared(evidence: Evidence, name: str, part: slice | np.ndarray) -> np.ndarray | None:
+    """i32 [rows, k]: what the rule chooses from the side's own logits (the largest, ties to the lower id); None if not known."""
+    side = getattr(evidence, name)
+    if side.chosen is not None:
+        return side.chosen[part]
+    logits = None if evidence.router is None else getattr(evidence.router, name)
+    if logits is None:
+        return None
+    return np.argsort(-logits[part].astype(np.float64), axis=1, kind="stable")[:, : side.ids.shape[1]].astype(np.int32)
+
+
 def _from_nan(evidence: Evidence, name: str, part: slice | np.ndarray, fine: np.ndarray) -> np.ndarray:
-    """bool like the ids: chosen from logits of which one is NaN, so by no rule. Ids that are none at all have a fault of their own."""
+    """bool like the ids: chosen from logits of which one is NaN. Ids that no router may choose have a fault of their own."""
     logits = None if evidence.router is None else getattr(evidence.router, name)
     if logits is None:
         return np.zeros(fine.shape, bool)

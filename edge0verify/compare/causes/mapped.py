@@ -1,0 +1,86 @@
+"""Elements that are all wrong in one way: the other sign, the reciprocal, a constant factor, or rows at another distance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edge0verify.compare.causes.moved_blocks import FITS, expected
+from edge0verify.compare.causes.rest import Rest
+from edge0verify.compare.elements import Mask
+
+FEWEST = 64
+"""Elements below which a constant factor may be chance."""
+SHARE = 0.5
+"""Share of the entry that must be wrong: of less, the place says more than the way."""
+
+
+def find(rest: Rest, name: str) -> tuple[str, Mask] | None:
+    """('all scales are the reciprocal of what they should be', bool [n, m] of them), or None."""
+    broken = rest.broken(name)
+    if np.count_nonzero(broken) < max(FEWEST, SHARE * broken.size):
+        return None
+    stride = _stride(rest, name, broken)
+    if stride is not None:
+        return stride, broken
+    sampled = expected(rest, name, broken)
+    if sampled is None:
+        return None
+    rows, found, ideal, reach = sampled
+    at = broken[rows] & (ideal != 0) & np.isfinite(found)
+    if np.count_nonzero(at) < FEWEST:
+        return None
+    text = _map(found[at], ideal[at], reach[at])
+    noun = {"row": "values", "code": "codes", "scale": "scales"}[rest.unit]
+    return None if text is None else (f"{noun} {text}", broken)
+
+
+def _map(x: np.ndarray, y: np.ndarray, reach: np.ndarray) -> str | None:
+    """What turns what should be there, y, into what is there, x."""
+    if _fits(x, -y, reach):
+        return "have the other sign"
+    if _fits(x, 1 / y, np.abs(reach / (y * y))):
+        return "are the reciprocal of what they should be"
+    factor = float(np.median(x / y))
+    if factor and abs(factor - 1) > 1e-3 and _fits(x, factor * y, abs(factor) * reach):
+        return f"are {factor:.6g} times what they should be"
+    return None
+
+
+def _fits(x: np.ndarray, y: np.ndarray, reach: np.ndarray) -> bool:
+    # Twice the reach: what should be there is itself only known to within it.
+    return bool((np.abs(x - y) <= 2 * reach).mean() >= FITS)
+
+
+def _stride(rest: Rest, name: str, broken: Mask) -> str | None:
+    """Rows written further apart, or nearer, than they are read: row r stands r*gap columns too far to the right."""
+    side = rest.side(name)
+    if rest.unit != "row" or side.t is None or side.bound is None or len(broken) < 4:
+        return None
+    found, t, bound = side.rows.astype(np.float64), side.t, side.bound
+    m = t.shape[1]
+    for gap in (g for width in range(1, m // 2) for g in (width, -width)):
+        if _shifted(found, t, bound, 1, gap) and _shifted(found, t, bound, 2, gap) and _whole(found, t, bound, gap):
+            return f"rows are written {m + gap} columns apart and read {m} apart"
+    return None
+
+
+def _shifted(found: np.ndarray, t: np.ndarray, bound: np.ndarray, row: int, gap: int) -> bool:
+    """Whether a row holds its own values `row*gap` columns further on (the first one stands right)."""
+    by, m = row * gap, t.shape[1]
+    if abs(by) > m - 8:
+        return True
+    to, source = (slice(by, m), slice(0, m - by)) if by > 0 else (slice(0, m + by), slice(-by, m))
+    return bool((np.abs(found[row, to] - t[row, source]) <= bound[row, source]).mean() >= FITS)
+
+
+def _whole(found: np.ndarray, t: np.ndarray, bound: np.ndarray, gap: int) -> bool:
+    """Whether rows all over the tensor, taken at the other distance, are what they should be."""
+    n, m = t.shape
+    flat, fits = found.reshape(-1), []
+    for row in np.linspace(0, n - 1, min(n, 24)).astype(int).tolist():
+        lo = row * (m + gap)
+        if lo + m <= flat.size and gap > 0:
+            fits.append((np.abs(flat[lo : lo + m] - t[row]) <= bound[row]).mean())
+        elif gap < 0:   # the next row was written over the end of this one
+            fits.append((np.abs(flat[lo : lo + m + gap] - t[row, : m + gap]) <= bound[row, : m + gap]).mean())
+    return len(fits) >= 3 and float(np.mean(fits)) >= FITS
