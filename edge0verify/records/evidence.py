@@ -105,6 +105,9 @@ class Evidence:
     inherited: np.ndarray | None = None
     """bool [n]: rows whose stage inputs differ between the sides, so that what differs in them, though each side conforms on its
     own inputs, came from an earlier stage (cause `cascade`). None where both sides had the same inputs."""
+    remains: Mapping[str, np.ndarray] | None = None
+    """Per entry ('d-xlq', 'd-xlq.d', ...) bool [n, columns]: what b's variant, replayed on a's inputs, makes other than a holds. It
+    is the variant's own difference and not inherited, whatever its row's inputs are."""
     removed: np.ndarray | None = None
     """bool [n]: rows in which replaying the stage on identical inputs removes the difference (cause `cascade`), for sides that
     nothing judges on their own inputs."""

@@ -11,16 +11,17 @@ import numpy as np
 from edge0verify.compare import Policy, compare
 from edge0verify.compare.causes import route_flip
 from edge0verify.dump import levels
-from edge0verify.dump.reader import Dump
 from edge0verify.model import Model
-from edge0verify.numerics.blocks import Blocks, same_floats
+from edge0verify.numerics.blocks import Blocks
 from edge0verify.records.evidence import Evidence, LoneRows, Router, Side
-from edge0verify.records.status import INCONCLUSIVE
 from edge0verify.records.verdict import LayerResult
-from edge0verify.study.dump_rows import LayerJoin, SideRows, of_pairs, take
+from edge0verify.study.dump_replay import Remains, remains
+from edge0verify.study.dump_rows import LayerJoin, of_pairs, take
+from edge0verify.study.dump_tensors import expected, form, in_words, nonfinite, nothing, per_token, same_stored
 from edge0verify.study.evidence import PAIR_KEYS, TOKEN_KEYS
-from edge0verify.study.inheritance import OUTPUTS, STAGE_OF
+from edge0verify.study.inheritance import OUTPUTS, STAGE_OF, Origin
 from edge0verify.study.own import Own, OwnLayer, Shared
+from edge0verify.study.replay import PARTS
 
 Value = np.ndarray | Blocks
 
@@ -46,67 +47,8 @@ class Found:
     unproven: list[str] = field(default_factory=list)
     unjudged: dict[str, str] = field(default_factory=dict)
     """Tensor -> why no contract judged it on some side."""
-
-
-def differing_rows(join: LayerJoin) -> dict[str, np.ndarray]:
-    """bool [joined tokens] per tensor that both sides hold in one form: a bit of the token's or its pairs' rows differs."""
-    found = {}
-    for tensor in join.a.dump.tensors(join.a.layer):
-        if not (join.a.has(tensor) and join.b.has(tensor)) or form(join.a, tensor) != form(join.b, tensor):
-            continue
-        if of_pairs(tensor) and join.pair_token is None:
-            continue
-        if same_stored(join, tensor):
-            found[tensor] = np.zeros(len(join.tokens.a), bool)
-            continue
-        mask = rows_differ(*join.both(tensor, join.a.read(tensor), join.b.read(tensor)))
-        found[tensor] = _per_token(join, mask) if of_pairs(tensor) else mask
-    return found
-
-
-def form(side: SideRows, tensor: str) -> tuple:
-    """What must agree for rows to be comparable: blocks or not, columns, and the kind of number."""
-    dump, blocks = side.dump, side.dump.is_blocks(side.layer, tensor)
-    kind = "" if blocks else str(dump.dataset(side.layer, tensor).dtype)
-    return blocks, dump.shape(side.layer, tensor)[1:], kind
-
-
-def same_stored(join: LayerJoin, tensor: str) -> bool:
-    """By hash, with every row in the same place on both sides: then nothing has to be read to know that all is equal."""
-    way = join.pairs if of_pairs(tensor) else join.tokens
-    straight = np.array_equal(way.a, way.b) and not len(way.only_a) and not len(way.only_b)
-    return straight and not join.a.reordered and not join.b.reordered and _hashes(join.a, tensor) == _hashes(join.b, tensor)
-
-
-def _hashes(side: SideRows, tensor: str) -> list[tuple]:
-    return [(i.part, i.sha256) for i in side.dump.arrays.values() if i.layer == side.layer and i.tensor == tensor]
-
-
-def rows_differ(a: Value, b: Value) -> np.ndarray:
-    """bool [n]: rows with any bit that differs, NaN being like NaN."""
-    if isinstance(a, Blocks):
-        parts = [(a.codes, b.codes), (a.d, b.d)] + ([(a.s, b.s)] if a.s is not None and b.s is not None else [])
-        return np.logical_or.reduce([rows_differ(x, y) for x, y in parts])
-    if a.dtype != b.dtype:                                  # scales of two quantisers: as the dot uses them
-        a, b = a.astype(np.float32), b.astype(np.float32)
-    same = same_floats(a, b) if a.dtype.kind == "f" else a == b
-    return ~same.reshape(len(a), -1).all(axis=1)
-
-
-def _per_token(join: LayerJoin, mask: np.ndarray) -> np.ndarray:
-    return np.bincount(join.pair_token[mask], minlength=len(join.tokens.a)) > 0
-
-
-def expected(dump: Dump, layer: int | str) -> set[str]:
-    """Tensors that the layer should hold: what it has, what the manifest promises, what its level and variants entail."""
-    manifest = dump.manifest
-    names = set(dump.tensors(layer))
-    if layer in manifest.signature.layers:
-        head = {spec.name for spec in levels.HEAD_TENSORS}
-        names |= set(manifest.signature.tensors) - head
-    if not manifest.foreign and manifest.variants:
-        names |= {spec.name for spec in levels.tensors_of(dump.level)}
-    return names
+    own: dict[str, Origin] = field(default_factory=dict)
+    """Stage -> what its variants make different on identical inputs, where the dumped inputs differ."""
 
 
 def compare_layer(
@@ -154,6 +96,7 @@ class _Layer:
         else:
             self.names = names[0] | names[1]
         self._unfit: dict[str, np.ndarray] = {}
+        self._replayed: dict[str, Remains | None] = {}
 
     # ---- presence ----------------------------------------------------------------------------------------------------------
 
@@ -170,7 +113,7 @@ class _Layer:
         if not said:
             forms = form(self.join.a, tensor), form(self.join.b, tensor)
             if forms[0] != forms[1]:
-                said.append(f"unlike: a holds {_words(forms[0])}, b {_words(forms[1])}")
+                said.append(f"unlike: a holds {in_words(forms[0])}, b {in_words(forms[1])}")
             elif not forms[0][0] and not self._known_kind(tensor, forms[0][2]):
                 said.append(f"{forms[0][2]} of a name that the schema does not know is not compared")
         if said:
@@ -184,7 +127,7 @@ class _Layer:
         """A tensor that is read and not compared must be there, and finite."""
         if not self._comparable(tensor):
             return
-        a, b = (_nonfinite(value) for value in self._joined(tensor))
+        a, b = (nonfinite(value) for value in self._joined(tensor))
         if (a != b).any():
             self.found.failures.append(
                 f"layer {self.layer} {tensor}: not finite on one side only ({int(a.sum())} rows of a, {int(b.sum())} of b)"
@@ -233,6 +176,7 @@ class _Layer:
             return
         sides = [own.of(tensor) for own in self._own]
         self._say_unjudged(tensor, sides)
+        self._say_own(tensor)
         fit = self._fit(tensor)
         way = self.join.pairs if of_pairs(tensor) else self.join.tokens
         a, b = (_cut(own, rows if fit is None else rows[fit]) for own, rows in zip(sides, (way.a, way.b)))
@@ -259,11 +203,46 @@ class _Layer:
             key_names=PAIR_KEYS if pairs else TOKEN_KEYS,
             limit=self._experts() if tensor == "route-ids" else None,
             inherited=inherited if inherited is None or fit is None else inherited[fit],
+            remains=self._remaining(tensor, fit),
             earlier=self.earlier if inherited is not None and inherited.any() else "",
             router=self._router(fit) if tensor == "route-ids" else None,
             lone=self._lone() if pairs else None,
             declared=self.declared if stage == "route" else "",
         )
+
+    def remains(self, stage: str) -> Remains | None:
+        """What b's variant leaves different on a's inputs; asked only where the two variants differ and something came in."""
+        if stage not in self._replayed:
+            a, b = ({part: names.get(part) for part in PARTS.get(stage, ())} for names in self.variants)
+            inherited = self.inherited.get(stage)
+            wanted = stage in PARTS and a != b and inherited is not None and inherited.any() and self._own[0].model is not None
+            self._replayed[stage] = (
+                remains(self.model, stage, self.layer, self.variants[1], self._values[0], self.threads) if wanted else None
+            )
+        return self._replayed[stage]
+
+    def _remaining(self, tensor: str, fit: np.ndarray | None) -> dict[str, np.ndarray] | None:
+        found = self.remains(STAGE_OF.get(tensor, ""))
+        if found is None or tensor not in found.tensors:
+            return None
+        rows = self.join.pairs.a if of_pairs(tensor) else self.join.tokens.a
+        rows = rows if fit is None else rows[fit]
+        return {name: take(mask, rows) for name, mask in found.tensors[tensor].items()}
+
+    def _say_own(self, tensor: str) -> None:
+        """Note the first tensor of a stage that differs by the variant alone though its inputs differ too."""
+        stage = STAGE_OF.get(tensor, "")
+        found = self.remains(stage)
+        if found is None or tensor not in found.tensors or stage in self.found.own:
+            return
+        rows = take(found.rows(tensor), self.join.pairs.a if of_pairs(tensor) else self.join.tokens.a)
+        if of_pairs(tensor):
+            if self.join.pair_token is None:
+                return
+            rows = per_token(self.join, rows)
+        if rows.any():
+            first = int(self.join.positions()[rows].min())
+            self.found.own[stage] = Origin(self.layer, stage, tensor, int(rows.sum()), first)
 
     def _router(self, fit: np.ndarray | None) -> Router | None:
         """The joined logits of both sides, and the wider of their bounds."""
@@ -318,8 +297,8 @@ class _Layer:
             bad = np.zeros(len(self.join.tokens.a), bool)
             if all(source in values for values in self._values) and (not of_pairs(source) or self.join.pair_token is not None):
                 for value in self._joined(source):
-                    mask = _nonfinite(value)
-                    bad |= _per_token(self.join, mask) if of_pairs(source) else mask
+                    mask = nonfinite(value)
+                    bad |= per_token(self.join, mask) if of_pairs(source) else mask
             self._unfit[source] = bad
         return self._unfit[source]
 
@@ -349,24 +328,3 @@ def _cut(own: Own, rows: np.ndarray) -> Own:
     if "rows" in cut and cut["rows"].dtype == np.float16:
         cut["rows"] = cut["rows"].astype(np.float32)
     return Own(replace(own.side, **cut), None if own.truth is None else take(own.truth, rows))
-
-
-def _nonfinite(value: Value) -> np.ndarray:
-    """bool [rows]."""
-    x = value.d if isinstance(value, Blocks) else value
-    return np.zeros(len(x), bool) if x.dtype.kind != "f" else ~np.isfinite(x).reshape(len(x), -1).all(axis=1)
-
-
-def _words(form: tuple) -> str:
-    blocks, columns, kind = form
-    return f"{'blocks' if blocks else kind} of {' x '.join(map(str, columns)) or '1'} columns"
-
-
-def nothing(layer: int | str, tensor: str, reason: str) -> LayerResult:
-    """An entry that compared nothing, and why."""
-    return LayerResult(
-        layer=layer, tensor=tensor, n=0, equal=0, equal_pct=None, max_code_diff=None, code_diffs=None, scale_equal_pct=None,
-        rel_l2=None, max_abs=None, max_ulp=None, corr=None, conforming={"a": None, "b": None}, causes={}, status=INCONCLUSIVE,
-        reasons=(reason,),
-    )
-

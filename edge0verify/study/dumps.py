@@ -14,15 +14,17 @@ from edge0verify.dump.levels import REDUCED
 from edge0verify.dump.reader import Dump, open_dump
 from edge0verify.model import Model
 from edge0verify.records.errors import InputError
-from edge0verify.records.status import INCONCLUSIVE
+from edge0verify.records.status import FAIL, PASS
 from edge0verify.records.verdict import LayerResult, Verdict
 from edge0verify.study import dump_head, dump_layer, reduced
 from edge0verify.study.dump_claims import Claim, claim, engagement, label
 from edge0verify.study.dump_rows import LayerJoin, join_layer
-from edge0verify.study.inheritance import OUTPUTS, Inheritance, LayerDiff, inherit
+from edge0verify.study.dump_tensors import differing_rows
+from edge0verify.study.inheritance import Inheritance, LayerDiff, Origin, inherit
 from edge0verify.study.unlike import one_run, swapped_layers, unlike
 
-STAGES = tuple(OUTPUTS)
+NOTES = 12
+"""Notes on passing entries that are kept beside the one sentence on the cascade."""
 Progress = Callable[[str, int, int], None]
 
 
@@ -87,7 +89,9 @@ class _Comparison:
         inheritance = inherit(diffs)
         results: list[LayerResult] = []
         unjudged: dict[str, str] = {}
-        failures = swapped_layers(self.a, self.b)
+        own: list[Origin] = []
+        swapped = swapped_layers(self.a, self.b)
+        failures = [*swapped]
         for at, layer in enumerate(wanted):
             report("comparing", at, len(wanted))
             found = dump_layer.compare_layer(
@@ -105,6 +109,7 @@ class _Comparison:
             failures += found.failures
             other += found.unproven
             unjudged |= found.unjudged
+            own += found.own.values()
         report("comparing", len(wanted), len(wanted))
         other += _orphans(inheritance, wanted)
         top8 = None
@@ -118,7 +123,8 @@ class _Comparison:
             self.request, self.a, self.b, self.claims, self.parts, results, failures=failures, inconclusive=[*lead, *other],
             model=self.model, top8=top8,
         )
-        return _with_cascade(_led_by(verdict, lead), inheritance)
+        lead = swapped if verdict.status == FAIL else lead
+        return _with_cascade(_led_by(verdict, lead), inheritance.joined_by(own))
 
     def _wanted(self) -> list[int | str]:
         if self.request.layers is None:
@@ -131,7 +137,7 @@ class _Comparison:
 
     def _differences(self, join: LayerJoin) -> LayerDiff:
         return LayerDiff(
-            differs=dump_layer.differing_rows(join),
+            differs=differing_rows(join),
             positions=join.positions(),
             passes=None if join.keys is None else join.keys[:, 0],
             unmatched=join.unmatched_pairs(),
@@ -188,20 +194,22 @@ def _orphans(inheritance: Inheritance, wanted: Sequence) -> list[str]:
 
 
 def _led_by(verdict: Verdict, lead: Sequence[str]) -> Verdict:
-    """With these reasons first: they say why the others could not be settled, and must not drown among them."""
-    if verdict.status != INCONCLUSIVE:
+    """With these reasons first: they explain the others, and must not drown among them."""
+    if verdict.status == PASS:
         return verdict
     return replace(verdict, reasons=(*lead, *(text for text in verdict.reasons if text not in lead)))
 
 
 def _with_cascade(verdict: Verdict, inheritance: Inheritance) -> Verdict:
-    """Name the stage where inherited differences began."""
+    """Name the stage where inherited differences began: one sentence for all entries that inherit."""
     n = verdict.totals["causes"].get("cascade", 0)
     if not n:
         return verdict
     began = [{"layer": o.layer, "stage": o.stage, "tensor": o.tensor, "rows": o.rows} for o in inheritance.origins]
     text = f"cascade: {n} elements differ by what came in; {inheritance.describe()}"
-    return replace(verdict, reasons=(*verdict.reasons, text), totals={**verdict.totals, "cascade_began": began})
+    notes = [note for r in verdict.layers if r.status == PASS for note in r.reasons if " cascade" not in note]
+    totals = {**verdict.totals, "cascade_began": began, "notes": notes[:NOTES]}
+    return replace(verdict, reasons=(*verdict.reasons, text), totals=totals)
 
 
 def _verdict(

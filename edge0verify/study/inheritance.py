@@ -45,6 +45,10 @@ class Origin:
     rows: int
     position: int
 
+    def place(self) -> tuple[float, int]:
+        """Where it stands in the run: the drafter layer comes last."""
+        return (float("inf") if isinstance(self.layer, str) else self.layer, list(OUTPUTS).index(self.stage))
+
     def describe(self) -> str:
         return f"{self.stage} of layer {self.layer} ({self.tensor}, {_rows(self.rows)} from position {self.position})"
 
@@ -56,6 +60,12 @@ class Inheritance:
     inherited: Mapping[tuple[int | str, str], np.ndarray]
     origins: tuple[Origin, ...]
     orphans: Mapping[int | str, tuple[int, int]]
+
+    def joined_by(self, own: Sequence[Origin]) -> Inheritance:
+        """With what replays on identical inputs showed to be a stage's own, in the order of the run."""
+        known = {(origin.layer, origin.stage) for origin in self.origins}
+        every = [*self.origins, *(origin for origin in own if (origin.layer, origin.stage) not in known)]
+        return Inheritance(self.inherited, tuple(sorted(every, key=Origin.place)), self.orphans)
 
     def first(self) -> str:
         """The stage where differences begin: 'layer 0 D'."""

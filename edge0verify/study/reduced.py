@@ -13,7 +13,7 @@ from edge0verify.dump.reader import ArrayInfo, Dump
 from edge0verify.dump.sketch import compare_sketches
 from edge0verify.records.status import INCONCLUSIVE, PASS
 from edge0verify.records.verdict import LayerResult, percent
-from edge0verify.study.dump_layer import nothing
+from edge0verify.study.dump_tensors import nothing
 from edge0verify.study.inheritance import OUTPUTS
 
 SUFFIX = {None: "", "codes": "", "d": ".d", "s": ".s"}

@@ -125,3 +125,13 @@ def test_variants_by_flags(capsys):
         "--prompt", "list", "--rows", "0:16", "--layer", "0",
     )
     assert code == 0 and (found["a"], found["b"]) == ("mmq", "w11")
+
+
+def test_a_variants_own_difference_is_told_from_what_came_in(plain, other, capsys):
+    """A differs in both dumps' variants: on a's inputs it leaves the codes that mmq and mmvq operands make different, no more."""
+    _, found = verdict(capsys, plain, other, "--stage", "A", "--layer", "0-5")
+    codes = {r["layer"]: r["causes"] for r in found["layers"] if r["tensor"] == "a-h"}
+    assert "cascade" not in codes[0] and codes[0]["operands"] > 0            # D's w11 rows round to the same codes here
+    for layer in range(1, 6):
+        assert 0 < codes[layer]["operands"] < 0.03 * sum(codes[layer].values()) < codes[layer]["cascade"]
+    assert "on equal inputs also in A of layer 0" in reasons(found)

@@ -1,0 +1,97 @@
+"""Tensors of two dumped layers: whether they can be compared, which rows differ, which are finite."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edge0verify.dump import levels
+from edge0verify.dump.reader import Dump
+from edge0verify.numerics.blocks import Blocks, same_floats
+from edge0verify.records.status import INCONCLUSIVE
+from edge0verify.records.verdict import LayerResult
+from edge0verify.study.dump_rows import LayerJoin, SideRows, of_pairs
+
+Value = np.ndarray | Blocks
+
+
+def differing_rows(join: LayerJoin) -> dict[str, np.ndarray]:
+    """bool [joined tokens] per tensor that both sides hold in one form: a bit of the token's or its pairs' rows differs."""
+    found = {}
+    for tensor in join.a.dump.tensors(join.a.layer):
+        if not (join.a.has(tensor) and join.b.has(tensor)) or form(join.a, tensor) != form(join.b, tensor):
+            continue
+        if of_pairs(tensor) and join.pair_token is None:
+            continue
+        if same_stored(join, tensor):
+            found[tensor] = np.zeros(len(join.tokens.a), bool)
+            continue
+        mask = rows_differ(*join.both(tensor, join.a.read(tensor), join.b.read(tensor)))
+        found[tensor] = per_token(join, mask) if of_pairs(tensor) else mask
+    return found
+
+
+def form(side: SideRows, tensor: str) -> tuple:
+    """What must agree for rows to be comparable: blocks or not, columns, and the kind of number."""
+    dump, blocks = side.dump, side.dump.is_blocks(side.layer, tensor)
+    kind = "" if blocks else str(dump.dataset(side.layer, tensor).dtype)
+    return blocks, dump.shape(side.layer, tensor)[1:], kind
+
+
+def same_stored(join: LayerJoin, tensor: str) -> bool:
+    """By hash, with every row in the same place on both sides: then nothing has to be read to know that all is equal."""
+    way = join.pairs if of_pairs(tensor) else join.tokens
+    straight = np.array_equal(way.a, way.b) and not len(way.only_a) and not len(way.only_b)
+    return straight and not join.a.reordered and not join.b.reordered and _hashes(join.a, tensor) == _hashes(join.b, tensor)
+
+
+def _hashes(side: SideRows, tensor: str) -> list[tuple]:
+    return [(i.part, i.sha256) for i in side.dump.arrays.values() if i.layer == side.layer and i.tensor == tensor]
+
+
+def rows_differ(a: Value, b: Value) -> np.ndarray:
+    """bool [n]: rows with any bit that differs, NaN being like NaN."""
+    if isinstance(a, Blocks):
+        parts = [(a.codes, b.codes), (a.d, b.d)] + ([(a.s, b.s)] if a.s is not None and b.s is not None else [])
+        return np.logical_or.reduce([rows_differ(x, y) for x, y in parts])
+    if a.dtype != b.dtype:                                  # scales of two quantisers: as the dot uses them
+        a, b = a.astype(np.float32), b.astype(np.float32)
+    same = same_floats(a, b) if a.dtype.kind == "f" else a == b
+    return ~same.reshape(len(a), -1).all(axis=1)
+
+
+def per_token(join: LayerJoin, mask: np.ndarray) -> np.ndarray:
+    """bool [joined tokens]: whether `mask` (bool [joined pairs]) holds for a pair of the token."""
+    return np.bincount(join.pair_token[mask], minlength=len(join.tokens.a)) > 0
+
+
+def expected(dump: Dump, layer: int | str) -> set[str]:
+    """Tensors that the layer should hold: what it has, what the manifest promises, what its level and variants entail."""
+    manifest = dump.manifest
+    names = set(dump.tensors(layer))
+    if layer in manifest.signature.layers:
+        head = {spec.name for spec in levels.HEAD_TENSORS}
+        names |= set(manifest.signature.tensors) - head
+    if not manifest.foreign and manifest.variants:
+        names |= {spec.name for spec in levels.tensors_of(dump.level)}
+    return names
+
+
+def nonfinite(value: Value) -> np.ndarray:
+    """bool [rows]."""
+    x = value.d if isinstance(value, Blocks) else value
+    return np.zeros(len(x), bool) if x.dtype.kind != "f" else ~np.isfinite(x).reshape(len(x), -1).all(axis=1)
+
+
+def in_words(form: tuple) -> str:
+    """What `form` says, for a reader."""
+    blocks, columns, kind = form
+    return f"{'blocks' if blocks else kind} of {' x '.join(map(str, columns)) or '1'} columns"
+
+
+def nothing(layer: int | str, tensor: str, reason: str) -> LayerResult:
+    """An entry that compared nothing, and why."""
+    return LayerResult(
+        layer=layer, tensor=tensor, n=0, equal=0, equal_pct=None, max_code_diff=None, code_diffs=None, scale_equal_pct=None,
+        rel_l2=None, max_abs=None, max_ulp=None, corr=None, conforming={"a": None, "b": None}, causes={}, status=INCONCLUSIVE,
+        reasons=(reason,),
+    )
