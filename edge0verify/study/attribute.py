@@ -61,7 +61,7 @@ def attribute(
 
     a, b: variant names of D, A, U (canonical); `other`: the model of b.  Returns {prompts, positions, whole: {max_move, mean_kl},
     units, stages, layers: [{layer, part, in: {max_move, mean_kl}, out: {...}}]}; moves in nats of log-prob over the last
-    positions, KL in nats, mean over all positions of all prompts.
+    positions, KL(without || with) in nats, mean over all positions of all prompts.
     """
     tokens = [models.encode(models.prompt(name)) for name in prompts]
     kernels = Kernels(threads=threads)
@@ -87,7 +87,7 @@ def attribute(
     for i, (table, layer, part, group) in enumerate(groups):
         if progress:
             progress("swapping in and out", i, len(groups))
-        moved_in, moved_out = _moved(said_a, say(group)), _moved(said_b, say(whole - group))
+        moved_in, moved_out = _moved(said_a, say(group)), _moved(say(whole - group), said_b)
         result[table].append({"layer": layer, "part": part, "in": moved_in, "out": moved_out})
     return result
 
