@@ -22,7 +22,7 @@ import numpy as np
 
 from edge0verify.runtime.detect import Absent, open_device
 from edge0verify.runtime.ops import BLOCK_BYTES, DeviceBlocks, ceil_div
-from edge0verify.runtime.tuned import Shape, TunedOps, parse_shape
+from edge0verify.runtime.tuned import WIDE, TunedOps
 
 ROTATE = 256 << 20
 
@@ -54,12 +54,10 @@ def random_weights(rng, fmt: str, rows: int, k: int) -> np.ndarray:
 class Bench:
     """Graph-timed launches on one device."""
 
-    def __init__(
-        self, device: str, shape: Shape | None, *, repeats: int = 7, image: bytes | None = None, row_warps: int = 8
-    ) -> None:
+    def __init__(self, device: str, *, repeats: int = 7, image: bytes | None = None) -> None:
         self.runtime, self.index = open_device(device)
         self.stream = self.runtime.stream(self.index)
-        self.ops = TunedOps(self.runtime, self.index, stream=self.stream, shape=shape, image=image, row_warps=row_warps)
+        self.ops = TunedOps(self.runtime, self.index, stream=self.stream, image=image)
         self.repeats = repeats
 
     def time(self, launches, *, rounds: int = 1) -> tuple[float, float]:
@@ -130,7 +128,9 @@ def tile_rows(bench: Bench, fmt: str, m: int, n: int, k: int, ceiling: float | N
     raw = random_weights(rng, fmt, m, k)
     sets = ceil_div(ROTATE, m * k)
     weights = [bench.ops.weights(fmt, raw, rows=m, row=False) for _ in range(sets)]
-    out, room = bench.ops.buffer(4 * m * n), bench.ops.buffer(n * k // 8)
+    out = bench.ops.buffer(4 * m * n)
+    padded = ceil_div(n, WIDE.bn) * WIDE.bn * k
+    room = (bench.ops.buffer(padded), bench.ops.buffer(padded // 8))
     found, work = [], 2.0 * m * n * k
     for variant in variants:
         if variant == "mmq" and fmt == "Q3_K":
@@ -138,7 +138,7 @@ def tile_rows(bench: Bench, fmt: str, m: int, n: int, k: int, ceiling: float | N
         _, operand = bench.operand(rng, n, k, "mmq" if variant == "mmq" else "mmvq")
 
         def launch(w, variant=variant, operand=operand, bare=False):
-            return lambda: bench.ops._tile_product(variant, w, operand, None, 1, None, out, n, None, bare=bare, room=room)
+            return lambda: bench.ops._tile_product(variant, w, operand, None, 1, out, n, None, bare=bare, room=room)
 
         bare = None
         if variant == "w11":
@@ -205,32 +205,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--m", type=int, default=4096)
-    parser.add_argument("--n", type=int, default=4096)
+    parser.add_argument("--n", type=int, nargs="+", default=[4096, 512])
     parser.add_argument("--k", type=int, default=8192)
-    parser.add_argument("--shape", help="tile:mt,nt,wr,wc,stages,blocks or group:nt,gr,gc,stages,blocks of the tile products")
-    parser.add_argument("--row-warps", type=int, default=8)
     parser.add_argument("--only", choices=("tile", "row"))
     parser.add_argument("--ceiling", type=float, help="int8 ceiling in TOPS measured before, instead of measuring it again")
-    parser.add_argument("--image", help="a cubin of kernels/cuda/all.h built for that shape, instead of compiling here")
+    parser.add_argument("--image", help="a cubin of kernels/cuda/all.h, instead of compiling here")
     parser.add_argument("--json")
     given = parser.parse_args()
-    shape = parse_shape(given.shape) if given.shape else None
     try:
         image = Path(given.image).read_bytes() if given.image else None
-        bench = Bench(given.device, shape, image=image, row_warps=given.row_warps)
+        bench = Bench(given.device, image=image)
     except Absent as error:
         print(f"not measured: {error}")
         return 3
-    print(bench.runtime.devices()[bench.index], bench.ops.shape, f"row_warps={given.row_warps}")
+    print(bench.runtime.devices()[bench.index])
     rows: list[Row] = []
     ceiling = read = None
     if given.only != "row":
-        ceiling = given.ceiling or vendor_int8(given.m, given.n, given.k)
+        ceiling = given.ceiling or vendor_int8(given.m, 4096, given.k)
         print(f"int8 ceiling (vendor): {f'{ceiling:.0f} TOPS' if ceiling else 'not measured, no torch'}", flush=True)
-        for fmt in ("Q8_0", "IQ4_NL", "Q3_K"):
-            found = tile_rows(bench, fmt, given.m, given.n, given.k, ceiling)
-            show(found)
-            rows += found
+        for n in given.n:
+            for fmt in ("Q8_0", "IQ4_NL", "Q3_K"):
+                found = tile_rows(bench, fmt, given.m, n, given.k, ceiling)
+                show(found)
+                rows += found
     if given.only != "tile":
         read = {size: read_only(bench, size << 20) for size in (16, 32, 256)}
         print("read-only kernel, TB/s: " + ", ".join(f"{size} MiB a launch {tbs:.2f}" for size, tbs in read.items()), flush=True)
@@ -243,7 +241,6 @@ def main() -> int:
             json.dump(
                 {
                     "device": asdict(bench.runtime.devices()[bench.index]),
-                    "shape": asdict(bench.ops.shape),
                     "int8_ceiling_tops": ceiling,
                     "read_only_tbs": read,
                     "rows": [asdict(r) for r in rows],

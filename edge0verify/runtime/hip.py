@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 from typing import Any
 
@@ -113,4 +114,9 @@ class HipRuntime(GpuRuntime):
         return Handle(self._call("ModuleGetFunction", module.value, name.encode()), module.device, name)
 
     def _launch(self, kernel: Handle, blocks: int, threads: int, args: list, shared: int, stream: Any) -> None:
-        self._call("ModuleLaunchKernel", kernel.value, blocks, 1, 1, threads, 1, 1, shared, stream, None, tuple(args))
+        addresses = (ctypes.c_void_p * len(args))(*[ctypes.addressof(a) for a in args])
+        where = ctypes.addressof(addresses)
+        self._call("ModuleLaunchKernel", kernel.value, blocks, 1, 1, threads, 1, 1, shared, stream, where, None)
+
+    def _instantiate(self, graph: Any) -> Any:
+        return self._call("GraphInstantiateWithFlags", graph, 0)

@@ -60,11 +60,20 @@ class TunedWeights(DeviceWeights):
 class TunedOps(DeviceOps):
     """DeviceOps whose products run the tuned kernels wherever their shapes allow it; `fell_back` says where they did not."""
 
-    def __init__(self, runtime: CudaRuntime, device: int = 0, *, stream: object | None = None, image: bytes | None = None) -> None:
+    def __init__(
+        self,
+        runtime: CudaRuntime,
+        device: int = 0,
+        *,
+        stream: object | None = None,
+        image: bytes | None = None,
+        tile: TileShape | None = None,
+    ) -> None:
+        """tile: WIDE or NARROW for every tile product (None: whichever suits the size)."""
         here = runtime.devices()[device]
         image = image if image is not None else runtime.compile(here.arch, TUNED)
         super().__init__(runtime, device, stream=stream, image=image)
-        self.units = here.units or 1
+        self.units, self.only = here.units or 1, tile
         self.fell_back: dict[str, str] = {}
         self._reserved: dict[str, int] = {}
 
@@ -121,6 +130,8 @@ class TunedOps(DeviceOps):
 
     def shape(self, w: DeviceWeights, count: int, routed: bool) -> TileShape:
         """The wide tile where it fills the device and its columns; routed: input rows are shared out among the experts."""
+        if self.only:
+            return self.only
         if routed:
             return WIDE if count >= 96 * w.experts else NARROW
         return WIDE if ceil_div(w.rows, 128) * ceil_div(count, WIDE.bn) >= 2 * self.units else NARROW

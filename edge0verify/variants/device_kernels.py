@@ -34,13 +34,14 @@ class DeviceKernels(Kernels):
 
     Arrays go to the device and back with each call; a failing launch or kernel raises DeviceError before any number is returned.
     Outputs are poisoned on the device, launches are counted by the kernels themselves.  tuned: use the CUDA forms that are
-    tuned, where there are any (None: on CUDA devices).
+    tuned (None: where the device has what they need, sm_90).
     """
 
     def __init__(self, runtime: Runtime, device: int = 0, *, tuned: bool | None = None) -> None:
         arch = runtime.devices()[device].arch
         self.runtime, self.device, self.threads = runtime, device, 1
-        self.tuned = runtime.name == "cuda" if tuned is None else tuned
+        hopper = runtime.name == "cuda" and arch.removeprefix("sm_").isdigit() and int(arch.removeprefix("sm_")) >= 90
+        self.tuned = hopper if tuned is None else tuned
         if self.tuned:
             from edge0verify.runtime.tuned import TunedOps
 

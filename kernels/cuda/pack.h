@@ -1,8 +1,9 @@
 // Weights repacked once per load for the tuned CUDA kernels, from raw GGUF rows on the device.
 //
-// Tile form: codes int8 [experts][rows padded to 128][K], one byte a weight (IQ4_NL through its table, Q3_K as (4-code)*(sc-32)), and
-// scales f32 [experts][K/32, Q3_K K/256][padded rows], Q3_K negated; inside 64 rows, row 16*m + 8*h + g sits at 8*g + 2*m + h, so that
-// a thread of the matrix step reads its eight scales as two 16-byte loads.
+// Tile form: int8 codes, one byte a weight (IQ4_NL through its table, Q3_K as (4-code)*(sc-32)), in pieces that a stage copies whole:
+// [experts][tile of 128 rows][128 of K][128 rows][128 bytes], 16-byte chunks of a row xored by row & 7.  Scales f32 (Q3_K negated)
+// [experts][tile][K/32, Q3_K K/256][128]; inside 64 rows, row 16*m + 8*h + g sits at 8*g + 2*m + h, so that a thread of the matrix
+// step finds its rows side by side.  Rows past the matrix are zero.
 // Row form: the bytes of the format, codes apart from scales, so that a wave's loads are 16 bytes a lane and contiguous.
 #pragma once
 #include "portable/blocks.h"
@@ -10,7 +11,11 @@
 namespace e0c {
 using namespace e0p;
 
-E0_DEV int scale_place(int row) { return (row & ~63) + 8 * (row & 7) + 2 * ((row >> 4) & 3) + ((row >> 3) & 1); }
+E0_DEV int scale_place(int row) { return (row & 64) + 8 * (row & 7) + 2 * ((row >> 4) & 3) + ((row >> 3) & 1); }
+E0_DEV u32* word_place(i8* codes, int K, i64 tile, int row, int k) {   // the word of positions k .. k+3 of a row of a tile
+    const int in = k & 127;
+    return (u32*)(codes + ((tile * (K / 128) + k / 128) * 128 + row) * 128 + ((((in >> 4) ^ (row & 7)) << 4) | (in & 15)));
+}
 // The tile kernels form f(C*dw) as fma(M + C, dw, -M*dw), which needs finite scales; `flag` says that one is not.
 E0_DEV void note_scale(float d, u32* flag) { if ((bits(d) & 0x7f800000u) == 0x7f800000u) *flag = 1; }
 
@@ -21,15 +26,12 @@ E0_DEV void pack_tile(const u8* raw, int experts, int M, int Mp, int K, i8* code
     if (i >= (i64)experts * Mp * nb) return;
     const int b = (int)(i % nb), row = (int)(i / nb % Mp), e = (int)(i / nb / Mp);
     const u8* block = raw + (((i64)e * M + row) * nb + b) * W::bytes;
-    u32 w[8];
+    const i64 tile = (i64)e * (Mp / 128) + row / 128;
     E0_UNROLL
-    for (int q = 0; q < 8; ++q) w[q] = row < M ? W::word(block, q) : 0u;
-    u32* to = (u32*)(codes + ((i64)e * Mp + row) * K + 32 * b);
-    E0_UNROLL
-    for (int q = 0; q < 8; ++q) to[q] = w[q];
+    for (int q = 0; q < 8; ++q) *word_place(codes, K, tile, row & 127, 32 * b + 4 * q) = row < M ? W::word(block, q) : 0u;
     const float d = row < M ? W::scale(block) : 0.0f;
     note_scale(d, flag);
-    scales[((i64)e * nb + b) * Mp + scale_place(row)] = d;
+    scales[(tile * nb + b) * 128 + scale_place(row & 127)] = d;
 }
 E0_DEV void pack_tile_q3_k(const u8* raw, int experts, int M, int Mp, int K, i8* codes, float* scales, u32* flag) {
     const int ns = K / 256;
@@ -37,7 +39,7 @@ E0_DEV void pack_tile_q3_k(const u8* raw, int experts, int M, int Mp, int K, i8*
     if (i >= (i64)experts * Mp * ns * 8) return;
     const int g = (int)(i & 7), sb = (int)(i / 8 % ns), row = (int)(i / 8 / ns % Mp), e = (int)(i / 8 / ns / Mp);
     const u8* block = raw + (((i64)e * M + row) * ns + sb) * Q3_K::bytes;
-    u32* to = (u32*)(codes + ((i64)e * Mp + row) * K + 256 * sb);
+    const i64 tile = (i64)e * (Mp / 128) + row / 128;
     const bool in = row < M;
     const u32 hmask = in ? Q3_K::hmask_word(block, g) : 0u;
     for (int half = 0; half < 2; ++half) {
@@ -47,13 +49,13 @@ E0_DEV void pack_tile_q3_k(const u8* raw, int experts, int M, int Mp, int K, i8*
             const u32 v = Q3_K::code_word(qs, hmask, half, p);
             u32 folded = 0;
             for (int j = 0; j < 32; j += 8) folded |= (u32)(u8)((4 - (i32)((v >> j) & 7)) * sc) << j;
-            to[32 * half + 8 * p + g] = folded;
+            *word_place(codes, K, tile, row & 127, 256 * sb + 128 * half + 32 * p + 4 * g) = folded;
         }
     }
     if (g == 0) {
         const float d = in ? Q3_K::scale(block) : 0.0f;
         note_scale(d, flag);
-        scales[((i64)e * ns + sb) * Mp + scale_place(row)] = -d;
+        scales[(tile * ns + sb) * 128 + scale_place(row & 127)] = -d;
     }
 }
 
@@ -101,13 +103,6 @@ E0_DEV void pack_rows_q3_k(const u8* raw, i64 rows, int K, u32* qs, u32* high, u
     high[i * 2 + 1] = bits2[1];
 }
 
-// Activation scales f16 or f32 [n, nb] to f32 [nb][n].
-template <class D>
-E0_DEV void scales_by_block(const D* d, int n, int nb, float* out) {
-    const i64 i = (i64)E0_BLOCK * 256 + E0_TID;
-    if (i < (i64)n * nb) out[i] = act_scale(d, (i64)(i % n) * nb + i / n);
-}
-
 }  // namespace e0c
 
 #define E0_PACK_TILE_ARGS const e0p::u8 *raw, int experts, int M, int Mp, int K, e0p::i8 *codes, float *scales, e0p::u32 *flag
@@ -123,5 +118,3 @@ E0_KERNEL(256) e0_pack_rows_iq4_nl(const e0p::u8* raw, e0p::i64 rows, int K, e0p
 E0_KERNEL(256) e0_pack_rows_q3_k(const e0p::u8* raw, e0p::i64 rows, int K, e0p::u32* qs, e0p::u32* high, e0p::u32* sub, e0p::u16* d) {
     e0c::pack_rows_q3_k(raw, rows, K, qs, high, sub, d);
 }
-E0_KERNEL(256) e0_scales_f16(const e0p::u16* d, int n, int nb, float* out) { e0c::scales_by_block(d, n, nb, out); }
-E0_KERNEL(256) e0_scales_f32(const float* d, int n, int nb, float* out) { e0c::scales_by_block(d, n, nb, out); }

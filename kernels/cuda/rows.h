@@ -37,102 +37,113 @@ E0_DEV void iq4_pair(u32 q, u32* out) {
     out[1] = __byte_perm(v[0], v[1], 0x7531);
 }
 
-#ifndef E0_ROW_UNROLL
-#define E0_ROW_UNROLL 4
-#endif
-#ifndef E0_ROW_WARPS
-#define E0_ROW_WARPS 8
-#endif
-
 // codes [rows][np/32][parts][32][16], scales f16 [rows][np].  T input rows a block, as long as they go through one matrix (ids null, or
-// T = 1): each weight is read once for all of them.  Activations lie in shared memory as [row][b/32][part][b%32][16], then da f32 [row][np].
-// Grid: ceil(M / warps) * ceil(N / T) blocks, rows fastest.  Dynamic shared memory: T * np * 36 bytes.
-template <int parts, int T>
+// T = 1): each weight is read once for all of them; R weight rows a warp, so that an activation is read once for them, U blocks ahead.
+// Activations lie in shared memory as [row][b/32][part][b%32][16], then da f32 [row][np].
+// Grid: ceil(M / (warps*R)) * ceil(N / T) blocks, rows fastest.  Dynamic shared memory: T * np * 36 bytes.
+template <int parts, int warps, int T, int R, int U>
 E0_DEV void rows_cuda(const u8* w, const u16* scales, const i8* codes, const u16* d, const i32* ids, int div, float* out, int M, int N, int K, u32* counter) {
     count_launch(counter);
     extern __shared__ __attribute__((aligned(16))) u8 row_memory[];
-    const int nb = K / 32, np = (nb + 31) & ~31, chunks = np / 32, tiles = (M + E0_ROW_WARPS - 1) / E0_ROW_WARPS;
-    const int n0 = E0_BLOCK / tiles * T, row = (E0_BLOCK % tiles) * E0_ROW_WARPS + (E0_TID >> 5), lane = E0_TID & 31;
+    const int nb = K / 32, np = (nb + 31) & ~31, chunks = np / 32, tiles = (M + warps * R - 1) / (warps * R);
+    const int n0 = E0_BLOCK / tiles * T, row0 = ((E0_BLOCK % tiles) * warps + (E0_TID >> 5)) * R, lane = E0_TID & 31;
     float* da = (float*)(row_memory + (i64)T * np * 32);
-    const bool in = row < M;
-    const i64 r = (i64)(ids ? ids[n0] : 0) * M + (in ? row : 0);
-    const u8* wr = w + r * np * (16 * parts) + lane * 16;
-    const u16* sr = scales + r * np + lane;
-
-    Words4 q[E0_ROW_UNROLL][parts];
-    u32 sc[E0_ROW_UNROLL];
+    const u8* wr[R];
+    const u16* sr[R];
     E0_UNROLL
-    for (int u = 0; u < E0_ROW_UNROLL; ++u)
-        if (u < chunks) {
+    for (int j = 0; j < R; ++j) {
+        const i64 r = (i64)(ids ? ids[n0] : 0) * M + (row0 + j < M ? row0 + j : M - 1);   // rows past the last repeat it, unstored
+        wr[j] = w + r * np * (16 * parts) + lane * 16;
+        sr[j] = scales + r * np + lane;
+    }
+    Words4 q[U][R][parts];
+    u32 sc[U][R];
+    auto load = [&](int u, int c) {
+        E0_UNROLL
+        for (int j = 0; j < R; ++j) {
             E0_UNROLL
-            for (int p = 0; p < parts; ++p) q[u][p] = load_once16(wr + (u * parts + p) * 512);
-            sc[u] = load_once2(sr + 32 * u);
+            for (int p = 0; p < parts; ++p) q[u][j][p] = load_once16(wr[j] + (c * parts + p) * 512);
+            sc[u][j] = load_once2(sr[j] + 32 * c);
         }
-    for (int k = 0; k < T; ++k) {   // rows past the last repeat it; they are not stored
+    };
+    E0_UNROLL
+    for (int u = 0; u < U; ++u)
+        if (u < chunks) load(u, u);
+    for (int k = 0; k < T; ++k) {   // input rows past the last repeat it, unstored
         const i64 act = (n0 + k < N ? n0 + k : N - 1) / div;
-        for (int i = E0_TID; i < nb * 2; i += E0_ROW_WARPS * 32) {
+        for (int i = E0_TID; i < nb * 2; i += warps * 32) {
             const int b = i >> 1, p = i & 1;
             *(uint4*)(row_memory + k * np * 32 + (((b >> 5) * 2 + p) * 32 + (b & 31)) * 16) = *(const uint4*)(codes + act * K + i * 16);
         }
-        for (int b = E0_TID; b < nb; b += E0_ROW_WARPS * 32) da[k * np + b] = half_to_float(d[act * nb + b]);
+        for (int b = E0_TID; b < nb; b += warps * 32) da[k * np + b] = half_to_float(d[act * nb + b]);
     }
     __syncthreads();
-    float s[T];
+    float s[R][T];
     E0_UNROLL
-    for (int k = 0; k < T; ++k) s[k] = 0.0f;
-    for (int c0 = 0; c0 < chunks; c0 += E0_ROW_UNROLL) {
+    for (int j = 0; j < R; ++j) {
         E0_UNROLL
-        for (int u = 0; u < E0_ROW_UNROLL; ++u) {
+        for (int k = 0; k < T; ++k) s[j][k] = 0.0f;
+    }
+    for (int c0 = 0; c0 < chunks; c0 += U) {
+        E0_UNROLL
+        for (int u = 0; u < U; ++u) {
             const int c = c0 + u;
             if (c < chunks) {
-                u32 v[8];
+                u32 v[R][8];
+                float scale[R];
                 E0_UNROLL
-                for (int i = 0; i < 4; ++i) {
-                    if (parts == 2) {
-                        v[i] = q[u][0].v[i];
-                        v[4 + i] = q[u][parts - 1].v[i];
-                    } else {
-                        u32 pair[2];
-                        iq4_pair(q[u][0].v[i], pair);
-                        v[i] = pair[0];
-                        v[4 + i] = pair[1];
-                    }
-                }
-                const float scale = half_to_float((u16)sc[u]);
-                if (c + E0_ROW_UNROLL < chunks) {
+                for (int j = 0; j < R; ++j) {
                     E0_UNROLL
-                    for (int p = 0; p < parts; ++p) q[u][p] = load_once16(wr + ((c + E0_ROW_UNROLL) * parts + p) * 512);
-                    sc[u] = load_once2(sr + 32 * (c + E0_ROW_UNROLL));
+                    for (int i = 0; i < 4; ++i) {
+                        if (parts == 2) {
+                            v[j][i] = q[u][j][0].v[i];
+                            v[j][4 + i] = q[u][j][parts - 1].v[i];
+                        } else {
+                            u32 pair[2];
+                            iq4_pair(q[u][j][0].v[i], pair);
+                            v[j][i] = pair[0];
+                            v[j][4 + i] = pair[1];
+                        }
+                    }
+                    scale[j] = half_to_float((u16)sc[u][j]);
                 }
+                if (c + U < chunks) load(u, c + U);
                 E0_UNROLL
                 for (int k = 0; k < T; ++k) {
                     const uint4 a0 = *(const uint4*)(row_memory + k * np * 32 + ((c * 2 + 0) * 32 + lane) * 16);
                     const uint4 a1 = *(const uint4*)(row_memory + k * np * 32 + ((c * 2 + 1) * 32 + lane) * 16);
                     const u32 a[8] = {a0.x, a0.y, a0.z, a0.w, a1.x, a1.y, a1.z, a1.w};
-                    i32 dot = 0;
+                    const float d1 = da[k * np + 32 * c + lane];
                     E0_UNROLL
-                    for (int i = 0; i < 8; ++i) dot = dot4(v[i], a[i], dot);
-                    if (32 * c + lane < nb) s[k] = __fmaf_rn(__fmul_rn(scale, da[k * np + 32 * c + lane]), (float)dot, s[k]);
+                    for (int j = 0; j < R; ++j) {
+                        i32 dot = 0;
+                        E0_UNROLL
+                        for (int i = 0; i < 8; ++i) dot = dot4(v[j][i], a[i], dot);
+                        if (32 * c + lane < nb) s[j][k] = __fmaf_rn(__fmul_rn(scale[j], d1), (float)dot, s[j][k]);
+                    }
                 }
             }
         }
     }
     E0_UNROLL
-    for (int k = 0; k < T; ++k) {
-        lanes_sum<16>(s + k);
-        if (lane == 0 && in && n0 + k < N) out[(i64)(n0 + k) * M + row] = s[k];
+    for (int j = 0; j < R; ++j) {
+        E0_UNROLL
+        for (int k = 0; k < T; ++k) {
+            lanes_sum<16>(&s[j][k]);
+            if (lane == 0 && row0 + j < M && n0 + k < N) out[(i64)(n0 + k) * M + row0 + j] = s[j][k];
+        }
     }
 }
 
 // Q3_K: two rows a warp, 16 lanes each.  Shared: activation words [row][super block][lane][plane] (256 bytes), da f32 [row][super block][8].
-template <int T>
+template <int warps, int T>
 E0_DEV void rows_cuda_q3_k(const u32* qs, const u32* high, const u32* sub, const u16* d3, const i8* codes, const u16* d, const i32* ids, int div,
                            float* out, int M, int N, int K, u32* counter) {
     count_launch(counter);
     extern __shared__ __attribute__((aligned(16))) u8 row_memory[];
-    const int ns = K / 256, n4 = (ns + 3) / 4, tiles = (M + 2 * E0_ROW_WARPS - 1) / (2 * E0_ROW_WARPS);
+    const int ns = K / 256, n4 = (ns + 3) / 4, tiles = (M + 2 * warps - 1) / (2 * warps);
     const int n0 = E0_BLOCK / tiles * T, lane = E0_TID & 15, half = lane >> 3, g = lane & 7;
-    const int row = (E0_BLOCK % tiles) * 2 * E0_ROW_WARPS + (E0_TID >> 4);
+    const int row = (E0_BLOCK % tiles) * 2 * warps + (E0_TID >> 4);
     const bool in = row < M;
     const i64 r = (i64)(ids ? ids[n0] : 0) * M + (in ? row : 0);
     float* da = (float*)(row_memory + (i64)T * ns * 256);
@@ -153,11 +164,11 @@ E0_DEV void rows_cuda_q3_k(const u32* qs, const u32* high, const u32* sub, const
         }
     for (int k = 0; k < T; ++k) {
         const i64 act = (n0 + k < N ? n0 + k : N - 1) / div;
-        for (int i = E0_TID; i < ns * 64; i += E0_ROW_WARPS * 32) {
+        for (int i = E0_TID; i < ns * 64; i += warps * 32) {
             const int sb = i >> 6, word = i & 63, hf = word >> 5, p = (word >> 3) & 3, gg = word & 7;
             *(u32*)(row_memory + (k * ns + sb) * 256 + ((hf * 8 + gg) * 4 + p) * 4) = *(const u32*)(codes + act * K + i * 4);
         }
-        for (int b = E0_TID; b < ns * 8; b += E0_ROW_WARPS * 32) da[k * ns * 8 + b] = half_to_float(d[act * ns * 8 + b]);
+        for (int b = E0_TID; b < ns * 8; b += warps * 32) da[k * ns * 8 + b] = half_to_float(d[act * ns * 8 + b]);
     }
     __syncthreads();
     float acc[T];
@@ -215,20 +226,25 @@ E0_DEV void rows_cuda_q3_k(const u32* qs, const u32* high, const u32* sub, const
 #define E0_CUDA_ROW_ARGS                                                                                                              \
     const e0p::i8 *codes, const e0p::u16 *d, const e0p::i32 *ids, int div, float *out, int M, int N, int K, e0p::u32 *counter
 #define E0_CUDA_ROW_PASS codes, d, ids, div, out, M, N, K, counter
-#define E0_ROW_KERNELS(T)                                                                                                           \
-    E0_KERNEL(E0_ROW_WARPS * 32) e0_row_mmvq_q8_0_##T(const e0p::u8* w, const e0p::u16* scales, E0_CUDA_ROW_ARGS) {                   \
-        e0c::rows_cuda<2, T>(w, scales, E0_CUDA_ROW_PASS);                                                                           \
-    }                                                                                                                               \
-    E0_KERNEL(E0_ROW_WARPS * 32) e0_row_mmvq_iq4_nl_##T(const e0p::u8* w, const e0p::u16* scales, E0_CUDA_ROW_ARGS) {                 \
-        e0c::rows_cuda<1, T>(w, scales, E0_CUDA_ROW_PASS);                                                                           \
-    }                                                                                                                               \
-    E0_KERNEL(E0_ROW_WARPS * 32) e0_row_mmvq_q3_k_##T(const e0p::u32* qs, const e0p::u32* high, const e0p::u32* sub, const e0p::u16* d3, \
-                                                     E0_CUDA_ROW_ARGS) {                                                            \
-        e0c::rows_cuda_q3_k<T>(qs, high, sub, d3, E0_CUDA_ROW_PASS);                                                                 \
+// name_T: T input rows a block.  Warps, weight rows a warp and depth as measured fastest on an H200; runtime/tuned.py knows the warps.
+#define E0_ROW_KERNEL(T, format, parts, warps, R, U)                                                                                \
+    E0_KERNEL(warps * 32) e0_row_mmvq_##format##_##T(const e0p::u8* w, const e0p::u16* scales, E0_CUDA_ROW_ARGS) {                    \
+        e0c::rows_cuda<parts, warps, T, R, U>(w, scales, E0_CUDA_ROW_PASS);                                                          \
     }
-E0_ROW_KERNELS(1)
-E0_ROW_KERNELS(4)
-E0_ROW_KERNELS(8)
+#define E0_ROW_KERNEL_Q3_K(T, warps)                                                                                                \
+    E0_KERNEL(warps * 32) e0_row_mmvq_q3_k_##T(const e0p::u32* qs, const e0p::u32* high, const e0p::u32* sub, const e0p::u16* d3,     \
+                                              E0_CUDA_ROW_ARGS) {                                                                   \
+        e0c::rows_cuda_q3_k<warps, T>(qs, high, sub, d3, E0_CUDA_ROW_PASS);                                                          \
+    }
+E0_ROW_KERNEL(1, q8_0, 2, 8, 1, 4)
+E0_ROW_KERNEL(4, q8_0, 2, 16, 2, 2)
+E0_ROW_KERNEL(8, q8_0, 2, 16, 2, 2)
+E0_ROW_KERNEL(1, iq4_nl, 1, 16, 1, 4)
+E0_ROW_KERNEL(4, iq4_nl, 1, 16, 2, 2)
+E0_ROW_KERNEL(8, iq4_nl, 1, 16, 2, 2)
+E0_ROW_KERNEL_Q3_K(1, 8)
+E0_ROW_KERNEL_Q3_K(4, 8)
+E0_ROW_KERNEL_Q3_K(8, 8)
 // Reads nbytes (a multiple of 16) and writes one word a block that never comes to be: the bandwidth a kernel can have.
 extern "C" __global__ void __launch_bounds__(512) e0_read_only(const uint4* p, e0p::i64 words, e0p::u32* out) {
     e0p::u32 x = 0;

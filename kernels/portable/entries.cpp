@@ -56,7 +56,7 @@ int call(void (*kernel)(A...), i64 blocks, void** args, int threads, std::index_
 }
 template <class... A>
 int call(void (*kernel)(A...), i64 blocks, void** args, int count, int threads) {
-    if (count != (int)sizeof...(A)) return -2;
+    if (count >= 0 && count != (int)sizeof...(A)) return -2;
     return call(kernel, blocks, args, threads, std::index_sequence_for<A...>{});
 }
 

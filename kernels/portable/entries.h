@@ -10,7 +10,8 @@
 
 extern "C" {
 
-// One launch by kernel name, as a driver would do it: args[i] points at the i-th argument, count is how many there are.  Returns 0,
+// One launch by kernel name, as a driver would do it: args[i] points at the i-th argument, count is how many there are (negative:
+// not known).  Returns 0,
 // -1 for a name that no kernel has, -2 for a wrong number of arguments.
 E0_EXPORT int e0_phase_launch(const char* name, int64_t blocks, void** args, int count, int threads);
 

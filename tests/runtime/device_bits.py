@@ -121,6 +121,30 @@ def rows_outcomes(ops: DeviceOps, phase: Phase, cases, only: str | None = None):
         ops.free_weights(weights)
 
 
+def graph_outcomes(ops: DeviceOps, runtime):
+    """A captured graph with one product, replayed three times: launches counted on the device, rows as from a plain launch."""
+    case = rows_cases()[1]
+    raw, x, _ = case.build()
+    stream = runtime.stream(ops.device)
+    captured = type(ops)(runtime, ops.device, stream=stream, image=ops.image)
+    weights = captured.weights(case.fmt, raw, rows=case.m)
+    operand = captured.quantise("mmvq", captured.upload(x), *x.shape)
+    plain = captured.download(captured.rows("w11", weights, operand, key="graph"), np.float32, (case.n, case.m))
+    runtime.synchronise(ops.device, stream)
+    held, captured._used = captured._used, []
+    for whole in held:  # the warm-up's buffers of these sizes are used again, so that the capture allocates nothing
+        captured._free.setdefault(whole.nbytes, []).append(captured.runtime.allocate(ops.device, whole.nbytes))
+    captured.reset_launches()
+    runtime.begin_capture(stream)
+    out = captured.rows("w11", weights, operand, key="graph")
+    graph = runtime.end_capture(stream)
+    for _ in range(3):
+        runtime.launch_graph(graph, stream)
+    replayed = captured.download(out, np.float32, (case.n, case.m))
+    yield Outcome("graph replay", "w11", "rows", plain.size, differing(replayed, plain))
+    yield Outcome("graph replay", "w11", "launches", 1, int(captured.launches() != {"graph": 3}))
+
+
 def all_outcomes(ops: DeviceOps, phase: Phase, *, small: bool = False, only: str | None = None):
     """small: at most 33 weight rows and 9 tokens of the dense cases, for the emulator."""
     cases = rows_cases()
@@ -140,8 +164,8 @@ def main() -> int:
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--only")
     parser.add_argument("--tuned", action="store_true", help="the tuned CUDA kernels where there are any")
-    parser.add_argument("--shape", help="of the tuned tile products, as in benchmarks/bench_gpu.py")
-    parser.add_argument("--image", help="cubin built for that shape")
+    parser.add_argument("--image", help="a cubin of the kernels, instead of compiling here")
+    parser.add_argument("--wide", action="store_true", help="with --tuned: the wide tile for every tile product")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--save", help="write the digests and the device's description to this JSON file")
     parser.add_argument("--quiet", action="store_true", help="differing tensors and the total alone")
@@ -150,10 +174,10 @@ def main() -> int:
     print(runtime.devices()[index])
     ops = DeviceOps(runtime, index)
     if given.tuned:
-        from edge0verify.runtime.tuned import TunedOps, parse_shape
+        from edge0verify.runtime.tuned import NARROW, WIDE, TunedOps
 
         image = Path(given.image).read_bytes() if given.image else None
-        ops = TunedOps(runtime, index, image=image, shape=parse_shape(given.shape) if given.shape else None)
+        ops = TunedOps(runtime, index, image=image, tile=WIDE if given.wide else NARROW)
     bad = total = count = 0
     digests: dict[str, str] = {}
     for o in all_outcomes(ops, Phase(given.threads), small=given.small, only=given.only):
@@ -162,6 +186,10 @@ def main() -> int:
         if o.digest:
             digests[f"{o.kernel} {o.case} {o.tensor}"] = o.digest
         bad, total, count = bad + (o.differ > 0), total + o.elements, count + 1
+    if hasattr(runtime, "begin_capture"):
+        for o in graph_outcomes(ops, runtime):
+            print(f"{o.kernel:22} {o.case:24} {o.tensor:9} {o.elements:8} differ {o.differ}")
+            bad += o.differ > 0
     for name, reason in getattr(ops, "fell_back", {}).items():
         print(f"{name}: portable kernel at times, {reason}")
     print(f"{count} tensors, {total:,} elements: {bad} tensors differ")
