@@ -11,7 +11,7 @@ from edge0verify.cli.progress import progress_bar
 from edge0verify.records.errors import InputError
 
 STAGES = (*options.STAGES, "route")
-FOR_VARIANTS = ("prompt", "prompt_file", "cascade")
+FOR_VARIANTS = ("prompt", "prompt_file", "cascade", "split")
 """Options that say nothing about dumps."""
 
 
@@ -27,12 +27,14 @@ FOR_VARIANTS = ("prompt", "prompt_file", "cascade")
 @click.option("--layer", metavar="N[-M][,N]", help="Judge only these layers.")
 @click.option("--cascade", is_flag=True, help="Also run the whole model with a and with b on four prompts: movement of the top 8.")
 @click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="TOML rules: limits by stage, tensor, layer.")
+@click.option("--png", "png_to", type=click.Path(path_type=Path), metavar="DIR", help="Also draw heat maps and a ladder of layers.")
+@options.split_options
 @options.threads_option
 @options.json_option
 @click.pass_context
 def command(
     ctx, dumps, stage, variant_a, variant_b, flags_a, flags_b, model, projection, prompt, prompt_file, rows, layer, cascade,
-    policy_file, threads, json_to,
+    policy_file, png_to, split, knobs, seed, mistake, threads, json_to,
 ) -> int:
     """Compare two variants of a stage on real weights and real text, or two dumps.
 
@@ -45,6 +47,8 @@ def command(
       edge0verify compare --stage D --a mmq --b w11
       edge0verify compare --stage A --a mmvq --b w11 --prompt prose --layer 0-2 --json -
       edge0verify compare --stage A --flags-a "STRATA_LATENT_MMQ=1" --flags-b ""
+      edge0verify compare --stage D --a mmq --b w11 --png pictures
+      edge0verify compare --stage D --a mmvq --b w11 --prompt prose --split 0-2@sim:0,3-5@sim:1
       edge0verify compare dumps/a.h5 dumps/b.h5
       edge0verify compare dumps/a.h5 dumps/b.h5 --stage U -m model.gguf
 
@@ -53,11 +57,14 @@ def command(
     """
     from edge0verify.compare import DEFAULT, load_policy
     from edge0verify.report.tables import verdict_text
+    from edge0verify.study.grids import Grids
 
     if len(dumps) not in (0, 2):
         raise click.UsageError(f"expected two dumps or none, found {len(dumps)}")
     sides = (options.read_side("a", variant_a, flags_a, stage), options.read_side("b", variant_b, flags_b, stage))
     policy = DEFAULT if policy_file is None else load_policy(policy_file)
+    pictures = None if png_to is None else Grids()
+    observe = None if pictures is None else pictures.add
     if dumps:
         given = [name for name in FOR_VARIANTS if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT]
         if given:
@@ -65,7 +72,10 @@ def command(
             raise InputError(f"--{option}: expected only without dumps, which have a prompt of their own")
         verdict = _dumps(dumps, stage, sides, model, projection, rows, layer, policy, threads)
     else:
-        verdict = _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer, cascade, policy, threads)
+        verdict = _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer, cascade, policy, threads, observe,
+                            (split, knobs, seed, mistake))
+    if pictures is not None:
+        _draw(verdict, pictures.grids, png_to)
     if json_to != "-":
         click.echo(verdict_text(verdict))
     if json_to is not None:
@@ -73,7 +83,15 @@ def command(
     return verdict.exit_code
 
 
-def _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer, cascade, policy, threads):
+def _draw(verdict, grids, folder) -> None:
+    """Pictures into a folder; which ones goes to standard error, since standard output may be JSON."""
+    from edge0verify.report.plots import write_pictures
+
+    written = write_pictures(verdict, grids, folder)
+    click.echo(f"{folder}: {', '.join(path.name for path in written) or 'nothing was compared, no picture'}", err=True)
+
+
+def _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer, cascade, policy, threads, observe, split):
     from edge0verify.compare import hold_movement
     from edge0verify.model import load_model
     from edge0verify.study.cascade import top8_movement, with_top8
@@ -100,8 +118,9 @@ def _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer,
         threads=options.thread_count(threads),
         policy=policy,
     )
-    with progress_bar() as progress:
-        verdict = compare_variants(request, progress=progress)
+    with progress_bar() as progress, options.open_split(loaded, *split, {}, request.threads) as engine:
+        kernels_for = None if engine is None else lambda side, layer: engine.kernels[engine.split.device_of(layer)]
+        verdict = compare_variants(request, progress=progress, observe=observe, engine=engine, kernels_for=kernels_for)
         if cascade:
             moved = top8_movement(loaded, stage, verdict.a, verdict.b, threads=request.threads, progress=progress)
             verdict = with_top8(hold_movement(verdict, moved, policy), moved)

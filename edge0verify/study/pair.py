@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from edge0verify.compare import DEFAULT, Policy, compare, judge
+from edge0verify.engine import Engine
 from edge0verify.model import Model
 from edge0verify.records.errors import InputError
-from edge0verify.records.evidence import Engagement
+from edge0verify.records.evidence import Engagement, Evidence
 from edge0verify.records.verdict import LayerResult, Verdict
 from edge0verify.study.capture import StageInputs, capture
 from edge0verify.study.environment import environment
@@ -21,6 +22,7 @@ from edge0verify.variants.registry import Variant, find
 
 Progress = Callable[[str, int, int], None]
 KernelsFor = Callable[[str, int | str], Kernels]
+Observe = Callable[[Evidence, list[LayerResult]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +49,19 @@ def canonical(stage: str, name: str) -> str:
     return names.pop()
 
 
-def compare_variants(request: Request, *, kernels_for: KernelsFor | None = None, progress: Progress | None = None) -> Verdict:
+def compare_variants(
+    request: Request,
+    *,
+    kernels_for: KernelsFor | None = None,
+    progress: Progress | None = None,
+    observe: Observe | None = None,
+    engine: Engine | None = None,
+) -> Verdict:
     """Run the reference path once, replay `request.stage` with a and with b on its inputs, judge each layer.
 
     `kernels_for(side, layer)` may give other kernels for a side ('a', 'b') and layer: tests plant compiled faults with it.
+    `observe(evidence, results)` sees each tensor with its entries while both are at hand (pictures).
+    `engine` runs the reference pass instead of one made here (a layer split).
     Raises InputError for an unknown variant, layer or prompt.
     """
     names = (canonical(request.stage, request.a), canonical(request.stage, request.b))
@@ -66,6 +77,7 @@ def compare_variants(request: Request, *, kernels_for: KernelsFor | None = None,
         rows=request.rows,
         threads=request.threads,
         progress=lambda done, total: report("reference pass", done, total),
+        engine=engine,
     )
     counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
     choices: list[tuple] = [(), ()]
@@ -79,7 +91,7 @@ def compare_variants(request: Request, *, kernels_for: KernelsFor | None = None,
             outputs.append(replay(request.model, request.stage, layer, name, inputs.tensors[layer], kernels))
             _add(counts[side], before, kernels.launches())
             choices[side] = outputs[-1].choices
-        results.extend(judge_layer(request, names, layer, inputs, outputs))
+        results.extend(judge_layer(request, names, layer, inputs, outputs, observe))
     report("comparing", len(inputs.layers), len(inputs.layers))
     engaged = [engagement(name, c, n) for name, c, n in zip(names, choices, counts)]
     return judge(
@@ -99,7 +111,12 @@ def compare_variants(request: Request, *, kernels_for: KernelsFor | None = None,
 
 
 def judge_layer(
-    request: Request, names: tuple[str, str], layer: int, inputs: StageInputs, outputs: list[StageOutput]
+    request: Request,
+    names: tuple[str, str],
+    layer: int,
+    inputs: StageInputs,
+    outputs: list[StageOutput],
+    observe: Observe | None = None,
 ) -> Iterator[LayerResult]:
     """The entries of one layer."""
     scene = Scene(
@@ -113,7 +130,10 @@ def judge_layer(
         threads=request.threads,
     )
     for item in evidence(request.stage, scene):
-        yield from compare(item, policy=request.policy, threads=request.threads)
+        results = compare(item, policy=request.policy, threads=request.threads)
+        if observe is not None:
+            observe(item, results)
+        yield from results
 
 
 def engagement(asked: str, choices: tuple, launches: dict[str, int]) -> Engagement:
