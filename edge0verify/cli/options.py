@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -55,6 +56,47 @@ def json_option(command):
         metavar="FILE|-",
         help="Write the verdict as JSON to a file, or to standard output instead of the table.",
     )(command)
+
+
+def split_options(command):
+    """--split, and for simulated devices --knobs and --seed."""
+    command = click.option("--plant", "mistake", hidden=True, help="For tests: pair or embedding.")(command)
+    command = click.option("--seed", type=int, default=0, hidden=True, help="Of simulated devices.")(command)
+    command = click.option("--knobs", hidden=True, help="Of simulated devices, as in probe memory.")(command)
+    return click.option(
+        "--split", metavar="LAYERS@DEVICE,...", help="Run layers on devices: 0-2@sim:0,3-5@sim:1 or 0-5@cuda:0."
+    )(command)
+
+
+@contextmanager
+def open_split(model, text, knobs, seed, mistake, variants, threads):
+    """The engine of --split, closed at the end; None where there is no split.
+
+    A device that fails during the block ends the program with what is known of it and exit 1, an absent one with exit 3.
+    """
+    if text is None:
+        if knobs or mistake:
+            raise InputError("--knobs and --plant: expected only with --split")
+        yield None
+        return
+    from edge0verify.engine.split import SplitFault, parse_split
+    from edge0verify.engine.split_engine import SplitEngine, open_runtime
+    from edge0verify.runtime.detect import Absent
+
+    split = parse_split(text, model.config.layers)
+    runtime = None
+    try:
+        runtime = open_runtime(split, knobs=knobs, seed=seed)
+        yield SplitEngine(model, split, runtime, mistake=mistake, variants=variants or None, threads=threads)
+    except Absent as error:
+        click.echo(f"INCONCLUSIVE: {error}", err=True)
+        raise click.exceptions.Exit(3) from error
+    except SplitFault as error:
+        click.echo(f"FAIL: {error}", err=True)
+        raise click.exceptions.Exit(1) from error
+    finally:
+        if hasattr(runtime, "close"):
+            runtime.close()
 
 
 def thread_count(threads: int | None) -> int:

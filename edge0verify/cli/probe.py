@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from edge0verify.cli import options
@@ -146,6 +148,35 @@ def capture(devices, knobs, seed, timeout_s, json_to) -> int:
     with progress_bar() as progress:
         report = probe_capture(machine, 0, timeout_s=timeout_s, progress=progress)
     return _show(report, capture_text(report), json_to)
+
+
+@command.command("audit")
+@click.option("--split", required=True, metavar="LAYERS@DEVICE,...", help="As 0-2@sim:0,3-5@sim:1.")
+@click.option("-m", "--model", type=click.Path(path_type=Path), help="GGUF file.  [default: the embedded model]")
+@click.option("--seed", type=int, default=0, hidden=True, help="Of simulated devices.")
+@click.option("--plant", "mistake", hidden=True, help="For tests: pair or embedding.")
+@options.json_option
+def audit(split, model, seed, mistake, json_to) -> int:
+    """Check every pointer that a stage of a split is given against the device that runs it.
+
+    Nothing is launched: the engine puts its weights in place, and the driver is asked who owns each address.
+
+    \b
+    Example:
+      edge0verify probe audit --split 0-2@sim:0,3-5@sim:1
+    """
+    from edge0verify.engine.split import parse_split
+    from edge0verify.model import load_model
+    from edge0verify.probe.audit import absent, audit_split, audit_text
+    from edge0verify.runtime.detect import Absent
+
+    loaded = load_model(model)
+    parsed = parse_split(split, loaded.config.layers)
+    try:
+        report = audit_split(loaded, parsed, mistake=mistake, seed=seed)
+    except Absent as error:
+        report = absent(parsed, str(error))
+    return _show(report, audit_text(report), json_to)
 
 
 def _show(report, text: str, json_to: str | None) -> int:

@@ -23,10 +23,12 @@ from edge0verify.cli.progress import progress_bar
 @click.option("--drafter/--no-drafter", default=True, show_default=True, help="Run the drafter layer; it proposes when generating.")
 @click.option("--compress", type=click.Choice(["gzip", "lzf"]), help="Compress the tensors.")
 @click.option("--overwrite", is_flag=True, help="Replace a dump of that name.")
+@options.split_options
 @options.threads_option
 def command(
-    model, projection, prompt, prompt_file, tokens, chosen, flags, out, level, generate, drafter, compress, overwrite, threads
-) -> None:
+    model, projection, prompt, prompt_file, tokens, chosen, flags, out, level, generate, drafter, compress, overwrite, split, knobs,
+    seed, mistake, threads,
+) -> int:
     """Run the engine over a prompt and write the tensors of the run to a dump.
 
     \b
@@ -39,6 +41,7 @@ def command(
     \b
     Examples:
       edge0verify run --prompt long --set D=w11,A=mmq -o dumps/x.h5 --level replay
+      edge0verify run --prompt prose --tokens 64 --split 0-2@sim:0,3-5@sim:1 -o dumps/s.h5
       edge0verify run --prompt prose --flags "STRATA_LATENT_MMQ=1" --generate 64 -o dumps/y.h5
     """
     from edge0verify.cli.origin import origin
@@ -65,14 +68,15 @@ def command(
         commit=commit,
         dirty=dirty,
     )
-    with progress_bar() as progress:
-        result = run(request, progress=lambda done, total: progress("running", done, total))
+    with progress_bar() as progress, options.open_split(loaded, split, knobs, seed, mistake, variants, request.threads) as engine:
+        result = run(request, progress=lambda done, total: progress("running", done, total), split=engine)
     found = result.manifest
     if result.generation is not None:
         click.echo(decode(result.generation.tokens[result.generation.tokens < loaded.config.bos]).decode("utf-8", "replace"))
         click.echo(_generated(result.generation))
     rows, layers = found.signature.rows, len(found.signature.layers)
     click.echo(f"{out}: {out.stat().st_size} bytes, level {found.level}, {rows} rows of {layers} layers")
+    return 0
 
 
 def _generated(made) -> str:

@@ -152,9 +152,17 @@ class Engine:
         return ids.astype(np.int32)
 
     def _layers(self, ids: np.ndarray, tap: Tap | None, names: Names) -> np.ndarray:
-        x = self._embedding[ids]
+        x = self._embed(ids, 0)
         for layer in range(self.config.layers):
-            x = self._layer(layer, x, tap, names)
+            x = self._layer(layer, self._enter(layer, x), tap, names)
+        return x
+
+    def _embed(self, ids: np.ndarray, layer: int | str) -> np.ndarray:
+        """Embedding rows of int32 ids for the layer that reads them: float32 [n, hidden]."""
+        return self._embedding[ids]
+
+    def _enter(self, layer: int | str, x: np.ndarray) -> np.ndarray:
+        """The rows that a layer is given; a split hands them to the layer's device."""
         return x
 
     def _layer(self, layer: int | str, x: np.ndarray, tap: Tap | None, names: Names) -> np.ndarray:
@@ -192,7 +200,7 @@ class Engine:
             raise InputError(f"{self.model.path}: expected a drafter layer (mtp), the model has none")
         norms, eps = self._norms, self.config.eps
         h = native.rmsnorm(hidden, norms["mtp.norm_h.weight"], eps, self.threads)
-        e = native.rmsnorm(self._embedding[next_tokens], norms["mtp.norm_e.weight"], eps, self.threads)
+        e = native.rmsnorm(self._embed(next_tokens, "mtp"), norms["mtp.norm_e.weight"], eps, self.threads)
         return self._layer("mtp", self.ops.linear("mtp", "fc", np.concatenate([h, e], axis=1)), tap, names)
 
     def _head(self, hidden: np.ndarray, norm: str) -> np.ndarray:

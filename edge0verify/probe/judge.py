@@ -93,7 +93,7 @@ def _sentence(cause: str, bad: Sequence[Row]) -> str:
 
 
 def switches(environment: Mapping[str, str]) -> list[Finding]:
-    """Variables about peer copies that are set to nothing or 0: a program that only asks whether they are there takes them for on."""
+    """Variables about peer copies that are set to nothing or 0: a program that only asks for their presence takes them for on."""
     words = ("P2P", "PEER", "SDMA", "IPC")
     return [
         Finding(

@@ -71,11 +71,12 @@ def capture(
     rows: slice = slice(None),
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
+    engine: Engine | None = None,
 ) -> StageInputs:
     """Run the reference path over `tokens` (int32 [n]) and keep what `stage` ('D', 'A' or 'U') reads.
 
     Only `layers` (default: all of the main model) and the token positions in `rows` are kept.  `progress(done, total)` counts
-    tokens.  Raises InputError for a bad model; KeyError for an unknown stage.
+    tokens.  `engine` runs it instead of one made here (a layer split).  Raises InputError for a bad model; KeyError for an unknown stage.
     """
     wanted = READS[stage]
     keep = set(range(model.config.layers)) if layers is None else set(layers)
@@ -85,7 +86,7 @@ def capture(
         if name in wanted and layer in keep:
             pieces[layer][name].append(value)
 
-    engine = Engine(model, kernels=kernels, variants=dict(reference), threads=threads)
+    engine = engine or Engine(model, kernels=kernels, variants=dict(reference), threads=threads)
     engine.prefill(tokens, tap=tap, names=frozenset(wanted), progress=progress)
     tensors = {layer: {n: slice_rows(join(p), rows) for n, p in named.items()} for layer, named in pieces.items()}
     position = np.arange(len(tokens), dtype=np.int32)[rows]

@@ -19,6 +19,7 @@ from edge0verify.dump import levels
 from edge0verify.dump.writer import DumpWriter
 from edge0verify.engine import Engine, Generation, Step, generate
 from edge0verify.engine.quant_ops import variant_names
+from edge0verify.engine.split_engine import SplitEngine
 from edge0verify.engine.step import row_keys
 from edge0verify.model import Model
 from edge0verify.numerics.blocks import Blocks
@@ -51,6 +52,8 @@ class RunRequest:
     commit: str | None = None
     """Commit that the program was built from, and whether the tree had further changes."""
     dirty: bool | None = None
+    device: DeviceInfo | None = None
+    """Of the kernels that are handed in; None: this machine's processor."""
 
 
 @dataclass(frozen=True)
@@ -62,23 +65,35 @@ class RunResult:
     generation: Generation | None
 
 
-def run(request: RunRequest, *, kernels: Kernels | None = None, progress: Callable[[int, int], None] | None = None) -> RunResult:
+def run(
+    request: RunRequest,
+    *,
+    kernels: Kernels | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    split: SplitEngine | None = None,
+) -> RunResult:
     """Run the engine over the prompt and write the dump. progress(done, total) counts token rows of the main layers.
 
+    `split`: an engine over several devices, made with the request's variants; it runs instead of one made here.
     InputError for a file that cannot be written, an unknown variant or level, variants for a model with float weights.
     """
     model, tokens = request.model, request.tokens
-    kernels = kernels or Kernels(threads=request.threads)
+    kernels = split.launched if split is not None else kernels or Kernels(threads=request.threads)
     if not model.quantised and request.variants:
         raise InputError(f"{model.path}: expected quantised weights for variants, found float ones; run it without variants")
     named = variant_names(request.variants) if model.quantised else {}
-    engine = Engine(model, kernels=kernels, variants=named or None, float_mode=not model.quantised, threads=request.threads)
+    engine = split or Engine(
+        model, kernels=kernels, variants=named or None, float_mode=not model.quantised, threads=request.threads
+    )
     if model.quantised:
         named = {stage: choice.asked.name for stage, choice in engine.ops.choices.items()}
     drafter = request.drafter and model.config.mtp_layers > 0
     before = kernels.launches()
     with DumpWriter(
-        request.out, manifest=_manifest(request, named, kernels), compression=request.compression, overwrite=request.overwrite
+        request.out,
+        manifest=_manifest(request, named, kernels, split),
+        compression=request.compression,
+        overwrite=request.overwrite,
     ) as writer:
         tap = DumpTap(writer, len(tokens), progress, total=len(tokens) + request.generate)
         generation = None
@@ -151,7 +166,7 @@ def prompt_sha256(tokens: np.ndarray) -> str:
     return hashlib.sha256(np.ascontiguousarray(tokens, "<i4").tobytes()).hexdigest()
 
 
-def _manifest(request: RunRequest, variants: Mapping[str, str], kernels: Kernels) -> Manifest:
+def _manifest(request: RunRequest, variants: Mapping[str, str], kernels: Kernels, split: SplitEngine | None) -> Manifest:
     return Manifest(
         engine=EngineInfo(name=ENGINE, commit=request.commit, dirty=request.dirty, binary_sha256=kernels.binary_sha256()),
         kernel_source_sha256=kernels.source_sha256(),
@@ -159,10 +174,20 @@ def _manifest(request: RunRequest, variants: Mapping[str, str], kernels: Kernels
         prompt=PromptInfo(sha256=prompt_sha256(request.tokens), tokens=len(request.tokens)),
         variants=dict(variants),
         flags=dict(request.flags),
-        device=DeviceInfo(name=f"cpu: {processor()}", arch=f"{platform.machine()} {kernels.isa}",
-                          driver=f"{platform.system()} {platform.release()}"),
+        device=_device(kernels, split),
+        split=split.split.layers_by_device if split is not None else (),
         signature=Signature(tensors=(), layers=(), rows=0),
         level=levels.check_level(request.level),
         time=datetime.now(UTC).isoformat(timespec="microseconds"),
         launches={},
     )
+
+
+def _device(kernels: Kernels, split: SplitEngine | None) -> DeviceInfo:
+    """Where the stages ran."""
+    if split is None:
+        system = f"{platform.system()} {platform.release()}"
+        return DeviceInfo(name=f"cpu: {processor()}", arch=f"{platform.machine()} {kernels.isa}", driver=system)
+    used = [split.runtime.devices()[index] for index in split.split.devices]
+    names, archs, links = ("; ".join(dict.fromkeys(words)) for words in zip(*((str(d), d.arch, d.link or "") for d in used)))
+    return DeviceInfo(name=f"{split.split} ({names}: {used[0].name})", arch=archs, driver=used[0].driver, link=links or None)

@@ -10,7 +10,8 @@ from edge0verify.model import Model
 
 from .kernels import Kernels
 
-_packed: WeakKeyDictionary[Model, dict[tuple[int, str], Any]] = WeakKeyDictionary()
+_packed: WeakKeyDictionary[Model, WeakKeyDictionary[Any, dict[str, Any]]] = WeakKeyDictionary()
+"""Model -> compiled module or device -> tensor name -> weights.  Both are held weakly: a device that is gone takes its weights along."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,16 @@ class LayerWeights:
 
 def packed(model: Model, name: str, kernels: Kernels) -> Any:
     """The tensor called `name`, packed once per model and compiled module (a module takes only weights it packed itself)."""
-    cache = _packed.setdefault(model, {})
-    key = (id(kernels.native), name)
-    if key not in cache:
+    cache = _packed.setdefault(model, WeakKeyDictionary()).setdefault(kernels.native, {})
+    if name not in cache:
         tensor = model.tensor(name)
-        cache[key] = kernels.pack(tensor.fmt, tensor.raw)
-    return cache[key]
+        cache[name] = kernels.pack(tensor.fmt, tensor.raw)
+    return cache[name]
+
+
+def use_anothers(model: Model, name: str, kernels: Kernels, owner: Kernels) -> None:
+    """Makes `kernels` use the pointer that `owner` has for a tensor: the mistake of one pointer for all devices, for tests."""
+    _packed.setdefault(model, WeakKeyDictionary()).setdefault(kernels.native, {})[name] = packed(model, name, owner)
 
 
 def layer_weights(model: Model, layer: int | str, kernels: Kernels) -> LayerWeights:
