@@ -70,7 +70,7 @@ def command(
         if given:
             option = given[0].replace("prompt_file", "file")
             raise InputError(f"--{option}: expected only without dumps, which have a prompt of their own")
-        verdict = _dumps(dumps, stage, sides, model, projection, rows, layer, policy, threads)
+        verdict = _dumps(dumps, stage, sides, model, projection, rows, layer, policy, threads, observe)
     else:
         verdict = _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer, cascade, policy, threads, observe,
                             (split, knobs, seed, mistake))
@@ -127,7 +127,7 @@ def _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer,
     return verdict
 
 
-def _dumps(dumps, stage, sides, model, projection, rows, layer, policy, threads):
+def _dumps(dumps, stage, sides, model, projection, rows, layer, policy, threads, observe):
     from edge0verify.model import load_model
     from edge0verify.study.dumps import DumpRequest, compare_dumps
 
@@ -146,4 +146,4 @@ def _dumps(dumps, stage, sides, model, projection, rows, layer, policy, threads)
         policy=policy,
     )
     with progress_bar() as progress:
-        return compare_dumps(request, progress=progress)
+        return compare_dumps(request, progress=progress, observe=observe)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -24,6 +24,7 @@ from edge0verify.study.own import Own, OwnLayer, Shared
 from edge0verify.study.replay import PARTS
 
 Value = np.ndarray | Blocks
+Observe = Callable[[Evidence, list[LayerResult]], None]
 
 READS = {"route": ("ffn-in",), "D": ("ffn-in",), "A": ("d-xl", "d-xlq", "route-ids", "route-weights"), "U": ("a-yl",)}
 """What a stage reads, beside what it writes itself."""
@@ -62,9 +63,13 @@ def compare_layer(
     earlier: str,
     policy: Policy,
     threads: int,
+    observe: Observe | None = None,
 ) -> Found:
-    """Every tensor of `stage` (None: of all, and those that the schema does not know) in one layer."""
-    work = _Layer(join, model, variants, declared, inherited, earlier, policy, threads)
+    """Every tensor of `stage` (None: of all, and those that the schema does not know) in one layer.
+
+    `observe(evidence, results)` sees each tensor with its entries.
+    """
+    work = _Layer(join, model, variants, declared, inherited, earlier, policy, threads, observe)
     stages = tuple(OUTPUTS) if stage is None else (stage,)
     written = [tensor for s in stages for tensor in OUTPUTS[s]]
     read = [t for t in dict.fromkeys(tensor for s in stages for tensor in READS[s]) if t not in written]
@@ -81,7 +86,8 @@ def compare_layer(
 class _Layer:
     """The tensors of one layer on both sides, read when they are asked for."""
 
-    def __init__(self, join, model, variants, declared, inherited, earlier, policy, threads) -> None:
+    def __init__(self, join, model, variants, declared, inherited, earlier, policy, threads, observe) -> None:
+        self.observe = observe
         self.join, self.model, self.variants, self.declared = join, model, variants, declared
         self.inherited, self.earlier, self.policy, self.threads = inherited, earlier, policy, threads
         self.layer = join.a.layer
@@ -180,7 +186,11 @@ class _Layer:
         fit = self._fit(tensor)
         way = self.join.pairs if of_pairs(tensor) else self.join.tokens
         a, b = (_cut(own, rows if fit is None else rows[fit]) for own, rows in zip(sides, (way.a, way.b)))
-        self.found.results += compare(self._evidence(tensor, a, b, fit), policy=self.policy, threads=self.threads)
+        item = self._evidence(tensor, a, b, fit)
+        results = compare(item, policy=self.policy, threads=self.threads)
+        if self.observe is not None:
+            self.observe(item, results)
+        self.found.results += results
 
     def _evidence(self, tensor: str, a: Own, b: Own, fit: np.ndarray | None) -> Evidence:
         pairs = of_pairs(tensor)

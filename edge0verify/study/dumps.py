@@ -49,8 +49,13 @@ class DumpRequest:
     threads: int = 1
 
 
-def compare_dumps(request: DumpRequest, *, progress: Progress | None = None) -> Verdict:
-    """The verdict on two dumps. InputError for a file that is not a whole dump, duplicate keys, a layer that is not there."""
+def compare_dumps(
+    request: DumpRequest, *, progress: Progress | None = None, observe: dump_layer.Observe | None = None
+) -> Verdict:
+    """The verdict on two dumps. InputError for a file that is not a whole dump, duplicate keys, a layer that is not there.
+
+    `observe(evidence, results)` sees each tensor with its entries while both are at hand (pictures).
+    """
     report = progress or (lambda what, done, total: None)
     with open_dump(request.a) as a, open_dump(request.b) as b:
         for dump in (a, b):                 # damage comes first: whatever else is wrong with the pair, it is an input error
@@ -66,13 +71,17 @@ def compare_dumps(request: DumpRequest, *, progress: Progress | None = None) -> 
             return _verdict(request, a, b, claims, parts, [], unlike=reasons)
         if a.level in REDUCED:
             return _verdict(request, a, b, claims, parts, **reduced.compare_reduced(a, b, request.stage))
-        return _Comparison(request, a, b, claims, parts).run(report)
+        return _Comparison(request, a, b, claims, parts, observe).run(report)
 
 
 class _Comparison:
     """One comparison of two open dumps that are alike."""
 
-    def __init__(self, request: DumpRequest, a: Dump, b: Dump, claims: tuple[Claim, Claim], parts: list[str]) -> None:
+    def __init__(
+        self, request: DumpRequest, a: Dump, b: Dump, claims: tuple[Claim, Claim], parts: list[str],
+        observe: dump_layer.Observe | None,
+    ) -> None:
+        self.observe = observe
         self.request, self.a, self.b, self.claims, self.parts = request, a, b, claims, parts
         self.model, self.no_model = _usable_model(request, a, b)
         self.all_layers = [layer for layer in a.layers() if layer in b.layers()]
@@ -104,6 +113,7 @@ class _Comparison:
                 earlier=inheritance.first(),
                 policy=self.request.policy,
                 threads=self.request.threads,
+                observe=self.observe,
             )
             results += found.results
             failures += found.failures

@@ -59,8 +59,8 @@ class Grids:
         """Keep a grid of `item`; ids and tensors that a side lacks have none."""
         if item.kind not in ("rows", "blocks") or not (item.a.present(item.kind) and item.b.present(item.kind)):
             return
-        result = next(r for r in results if r.tensor == item.tensor)
-        if result.n:
+        result = next((r for r in results if r.tensor == item.tensor), None)
+        if result is not None and result.n:
             self.grids.append(grid(item, result))
 
 

@@ -17,7 +17,7 @@ from edge0verify.numerics.blocks import Blocks
 from edge0verify.numerics.contracts import Contract, contract
 from edge0verify.numerics.quantise import quantise
 from edge0verify.records.evidence import Side
-from edge0verify.study import oracle
+from edge0verify.study import bias, oracle
 
 EPS = 2.0**-24
 Value = np.ndarray | Blocks
@@ -89,16 +89,20 @@ class OwnLayer:
         x = self.tensors[source]
         return self.shared.get(("quantise", c.operand), (x,), lambda: quantise(c.operand, x))
 
+    def _operands(self, stage: str) -> Blocks | None:
+        """What the product of D or U read: the declared quantiser of its input, else the operand that was dumped."""
+        source, stored = ("ffn-in", "d-hq") if stage == "D" else ("a-yl", "u-ylq")
+        declared = self._declared(stage, source)
+        return self.tensors.get(stored) if declared is None else declared
+
     def _operand(self, stage: str, source: str, tensor: str) -> Own:
         c, exact = self._contract(stage), self._declared(stage, source)
         return Own(self._plain(tensor) if exact is None else self._plain(tensor, exact=exact, store=c.operand))
 
     def _rows_of(self, stage: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None] | None:
         """(t, bound, truth) of d-xl or u."""
-        source, stored, weight = ("ffn-in", "d-hq", "latent_down.weight") if stage == "D" else ("a-yl", "u-ylq", "latent_up.weight")
-        c, operands = self._contract(stage), self._declared(stage, source)
-        if operands is None:
-            operands = self.tensors.get(stored)
+        source, weight = ("ffn-in", "latent_down.weight") if stage == "D" else ("a-yl", "latent_up.weight")
+        c, operands = self._contract(stage), self._operands(stage)
         if c is None or operands is None or self.model is None:
             return None
         tensor = self.model.tensor(weight)
@@ -113,7 +117,18 @@ class OwnLayer:
         found = self._rows_of(stage)
         if found is None:
             return Own(self._plain(tensor))
-        return Own(self._plain(tensor, t=found[0], bound=found[1]), found[2])
+        weights = self.model.tensor("latent_down.weight" if stage == "D" else "latent_up.weight")
+        tested = self._bias(self._contract(stage), weights, self._operands(stage), tensor)
+        return Own(self._plain(tensor, t=found[0], bound=found[1], bias=tested), found[2])
+
+    def _bias(
+        self, c: Contract, weights, operands: Blocks, tensor: str, experts: np.ndarray | None = None
+    ) -> dict[str, Any] | None:
+        """The bias test of a row tensor; None of rows that were not dumped as the kernel wrote them."""
+        rows = self.tensors[tensor]
+        if rows.dtype != np.float32 or rows.shape != (operands.rows, weights.shape[-2]):
+            return None
+        return bias.rows_bias(c, weights, operands, rows, experts=experts, threads=self.threads)
 
     def _latent(self) -> Own:
         c, found = self._contract("D"), self._rows_of("D")
@@ -129,19 +144,26 @@ class OwnLayer:
 
     # ---- A1 ----------------------------------------------------------------------------------------------------------------
 
-    def _half_sums(self, part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None] | None:
-        """(t, bound, truth) of the gate or up rows."""
+    def _pair_operands(self) -> Blocks | None:
+        """What A1's products read, a row per pair."""
         c = self._contract("A1")
         source = "d-xl" if c is not None and c.operand == "mmq" else "d-xlq"
         if c is None or self.model is None or self.token is None or source not in self.tensors:
             return None
-        x, token, experts = self.tensors[source], self.token, self.experts
+        x, token = self.tensors[source], self.token
 
         def operands() -> Blocks:
             return (quantise("mmq", x) if c.operand == "mmq" else x).take(token)
 
+        return self.shared.get(("operands", c.operand), (x, token), operands)
+
+    def _half_sums(self, part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None] | None:
+        """(t, bound, truth) of the gate or up rows."""
+        c, operands = self._contract("A1"), self._pair_operands()
+        if operands is None:
+            return None
         tensor = self.model.layer(self.layer, f"ffn_{part}_exps")
-        t, s = self._sums(c, tensor, self.shared.get(("operands", c.operand), (x, token), operands), experts)
+        t, s = self._sums(c, tensor, operands, self.experts)
         return t, oracle.bound_of(c, tensor, s), self._half_truth(part)
 
     def _half_truth(self, part: str) -> np.ndarray | None:
@@ -158,7 +180,9 @@ class OwnLayer:
         found = self._half_sums(part)
         if found is None:
             return Own(self._plain(f"a-{part}"))
-        return Own(self._plain(f"a-{part}", t=found[0], bound=found[1]), found[2])
+        weights = self.model.layer(self.layer, f"ffn_{part}_exps")
+        tested = self._bias(self._contract("A1"), weights, self._pair_operands(), f"a-{part}", self.experts)
+        return Own(self._plain(f"a-{part}", t=found[0], bound=found[1], bias=tested), found[2])
 
     def _hidden_truth(self) -> np.ndarray | None:
         gate, up = self._half_truth("gate"), self._half_truth("up")
@@ -196,7 +220,8 @@ class OwnLayer:
         if found is None:
             return Own(self._plain("a-y"))
         c, tensor, t, s = found
-        return Own(self._plain("a-y", t=t, bound=oracle.bound_of(c, tensor, s)), self._row_truth())
+        tested = self._bias(c, tensor, self.tensors["a-h"], "a-y", self.experts)
+        return Own(self._plain("a-y", t=t, bound=oracle.bound_of(c, tensor, s), bias=tested), self._row_truth())
 
     def _expert_sum(self) -> Own:
         found, weights = self._expert_sums(), self.tensors.get("route-weights")
@@ -207,7 +232,16 @@ class OwnLayer:
         truth = self._row_truth()
         if truth is not None:
             truth = np.einsum("nk,nkm->nm", weights.astype(np.float64), truth.reshape(*weights.shape, -1))
-        return Own(self._plain("a-yl", t=ty, bound=by), truth)
+        return Own(self._plain("a-yl", t=ty, bound=by, bias=self._sum_bias(c, weights)), truth)
+
+    def _sum_bias(self, c: Contract, weights: np.ndarray) -> dict[str, Any] | None:
+        """The bias test of a-yl over the dumped a-y; None where that is not there."""
+        y, yl, ids = (self.tensors.get(name) for name in ("a-y", "a-yl", "route-ids"))
+        if y is None or ids is None or ids.shape != weights.shape or len(yl) != len(ids) or y.shape != (ids.size, yl.shape[1]):
+            return None
+        if not (y.dtype == yl.dtype == weights.dtype == np.float32):
+            return None
+        return bias.expert_sum_bias(c, y, weights, ids, yl, threads=self.threads)
 
     # ---- route -------------------------------------------------------------------------------------------------------------
 
