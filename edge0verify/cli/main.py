@@ -25,8 +25,11 @@ COMMANDS = {
     "eval": "put the embedded questions to the model",
     "doctor": "what is built and found here, and what each absence means",
     "kernel": "test one kernel alone, built in or from a shared library",
+    "selftest": "try the suite on planted faults and legitimate changes",
     "prove": "check the claims that kernels rest on, over all codes",
     "list": "list variants, devices, prompts",
+    "probe": "memory between devices, pointers of a split, operations under graph capture",
+    "triage": "from the logs of a multi-device fault to its likeliest causes",
     "gate": "keep verdicts per commit and machine, ask whether a head is good",
     "bench": "benchmarks: A against B in rotated rounds",
 }

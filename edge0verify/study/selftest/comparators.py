@@ -136,19 +136,19 @@ def _no_failing_counts(right):
     return lambda labels: {cause: n for cause, n in right(labels).items() if cause not in FAILING} or {"equal": labels.size}
 
 
+_BY_ROWS = "exponent-bits; column-block-zero; two-rows-swapped"
+
 BROKEN: tuple[Broken, ...] = (
     Broken("says equal always", equal, "execute", lambda right: lambda e: np.ones(e.same.shape, bool), "next-block-scale D w11"),
     Broken("takes equal bits for right", equal, "execute", _no_conforming, "next-block-scale D w11 both sides"),
     Broken("passes whatever it finds", tensors, "decide", _always_pass, "next-block-scale D w11"),
-    Broken(
-        "takes every row for conforming", rows, "rows_conform", _all_like(True), "exponent-bits; column-block-zero; rows-f16 D w11"
-    ),
+    Broken("takes every row for conforming", rows, "rows_conform", _all_like(True), _BY_ROWS),
     Broken("takes no row for conforming", rows, "rows_conform", _all_like(False), "mmvq - w11"),
     Broken("judges rows by np.isclose", rows, "rows_conform", _tolerant, "mmvq - mmq"),
     Broken(
         "judges the first tile of rows alone", rows, "rows_conform", _first_rows, "stale-row; two-rows-swapped; stale-every-16th"
     ),
-    Broken("judges one side alone", rows, "judge", _one_side, "exponent-bits; column-block-zero; two-rows-swapped"),
+    Broken("judges one side alone", rows, "judge", _one_side, _BY_ROWS),
     Broken("ignores scales and sums", blocks, "entries", _codes_alone, "store-next-scale D w11"),
     Broken("takes every code for conforming", stored, "codes_keep", _every_code, "codes-off-by-one"),
     Broken("takes every scale for conforming", stored, "scales_keep", _every_scale, "store-next-scale D w11"),

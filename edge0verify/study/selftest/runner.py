@@ -9,10 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from edge0verify.records.causes import FAILING
-from edge0verify.records.errors import InputError
 from edge0verify.study.selftest.comparators import BROKEN, Broken
 from edge0verify.study.selftest.judging import outcome
-from edge0verify.study.selftest.trials import trials
+from edge0verify.study.selftest.trials import need_mutants, trials
 from edge0verify.study.selftest.types import (
     CAUGHT,
     FALSE_ALARM,
@@ -119,7 +118,7 @@ class Report:
 
 def selftest(*, quick: bool = False, progress: Progress | None = None) -> Report:
     """Every trial, or with `quick` those of the reduced form, and the broken comparators. InputError without the mutant module."""
-    _need_mutants()
+    need_mutants()
     report = progress or (lambda what, done, total: None)
     started = time.monotonic()
     chosen = [trial for trial in trials() if trial.quick or not quick]
@@ -139,15 +138,6 @@ def selftest(*, quick: bool = False, progress: Progress | None = None) -> Report
         survivors.append(try_broken(broken, right))
     report("broken comparators", len(BROKEN), len(BROKEN))
     return Report(quick=quick, outcomes=tuple(outcomes), comparators=tuple(survivors), seconds=time.monotonic() - started)
-
-
-def _need_mutants() -> None:
-    try:
-        from edge0verify.variants import _mutants  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            f"selftest: expected edge0verify.variants._mutants, the kernels with planted faults, found: {error}"
-        ) from None
 
 
 def _right(found: Outcome) -> bool:

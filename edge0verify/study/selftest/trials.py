@@ -8,6 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
+from edge0verify.records.errors import InputError
 from edge0verify.records.evidence import Engagement, Evidence
 from edge0verify.study.selftest import routes, scenes, trial
 from edge0verify.study.selftest.blind import BLIND_FAULTS
@@ -29,6 +30,16 @@ QUICK_FAULTS = frozenset(
     }
 )  # fmt: skip
 """Faults of the reduced form: each cause, and each thing that a comparator may overlook."""
+
+
+def need_mutants() -> None:
+    """InputError where the mutant module was not built."""
+    try:
+        from edge0verify.variants import _mutants  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"selftest: expected edge0verify.variants._mutants, the kernels with planted faults, found: {error}"
+        ) from None
 
 
 def trials() -> Iterator[Trial]:
@@ -57,7 +68,7 @@ def _legitimate(change: Change) -> Trial:
     where = _where(change.where)
     return Trial(
         name=change.name, source="legitimate", stage=change.stage, where=where, tensor="", expect=(), make=make, quick=change.quick,
-        status="PASS", shows=change.shows,
+        status="PASS", shows=change.shows, changes_bits=not change.bits,
     )  # fmt: skip
 
 

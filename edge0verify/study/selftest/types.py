@@ -77,6 +77,8 @@ class Trial:
     """What a reason must say, where no cause tells."""
     shows: str = ""
     """A cause that explains a legitimate change's differences: some element must have it."""
+    changes_bits: bool = True
+    """False for a change of the way of working alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
