@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import edge0verify
-from edge0verify.dump.reader import open_dump
+from edge0verify.dump.reader import Dump, open_dump
 from edge0verify.model import Model
 from edge0verify.records.errors import InputError
 from edge0verify.records.evidence import Engagement
+from edge0verify.records.status import FAIL
 from edge0verify.runtime.process import Finished, run_command
+from edge0verify.study.bisect_check import judge_dump
 from edge0verify.study.drift_stability import BITWISE, PERMUTED, ROUNDING, DumpTrace, Stability, Unstable, head_fault, stability
 from edge0verify.study.drift_types import Drift, settle
 from edge0verify.study.replay import PARTS
@@ -24,6 +26,7 @@ from edge0verify.study.spread import format_of
 
 THREADS = (1, 2, 3, 4, 8)
 INTERNAL = 70
+PYTHON = sys.executable
 Tell = Callable[[str, int, int], None]
 
 
@@ -60,6 +63,8 @@ class Run:
     engaged: bool | None = None
     head_fault: str | None = None
     against_first: Stability | None = None
+    own_fault: str | None = None
+    """Where nothing bounds the first tensor that differs: what does not conform in this run or in the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +132,7 @@ def _blame(own: Series) -> tuple[list[str], list[str]]:
     if len(own.ended) < 2:
         unproven.append("nothing was compared: fewer than two runs ended")
     failures += [f"run {r.run}: wrong log-probs beside right tokens: {r.head_fault}" for r in own.runs if r.head_fault][:1]
+    failures += [r.own_fault for r in own.runs if r.own_fault][:1]
     for kind in dict.fromkeys(u.kind for _, u in own.unstable):
         run, first = next((r, u) for r, u in own.unstable if u.kind == kind)
         text = f"run {run.run} differs from run {own.ended[0].run}: {unstable_text(first)}"
@@ -186,7 +192,7 @@ def _series(request: RunsRequest, variant: str, threads: Sequence[int], tell: Te
 def _command(request: RunsRequest, variant: str, threads: int, run: int, out: Path) -> list[str]:
     if request.engine is None:
         chosen = ",".join(f"{part}={variant}" for part in PARTS[request.stage])
-        return [sys.executable, "-m", "edge0verify.cli.main", "run", *request.arguments, "--set", chosen, "--level", "full",
+        return [PYTHON, "-m", "edge0verify.cli.main", "run", *request.arguments, "--set", chosen, "--level", "full",
                 "--threads", str(threads), "-o", str(out)]
     if "{out}" not in request.engine:
         raise InputError(f"--engine: expected {{out}} in the command, found {request.engine!r}")
@@ -227,13 +233,27 @@ def _trouble(request: RunsRequest, done: Finished, out: Path) -> str | None:
 def _look(request: RunsRequest, variant: str, out: Path, first: Path | None) -> dict[str, Any]:
     """What is to be said about one dump, and against the first where there is one."""
     with open_dump(out) as dump:
+        dump.verify()                                  # hashes are compared instead of bytes, so they must be the bytes' own
         trace = DumpTrace(dump)
-        more: dict[str, Any] = {"engaged": _engaged(request, variant, dump.manifest.launches), "head_fault": head_fault(trace)}
+        launches = dump.manifest.launches if _names_variants(request) else None
+        more: dict[str, Any] = {"engaged": _engaged(request, variant, launches), "head_fault": head_fault(trace)}
         if first is not None:
             mine = dump.manifest.model_sha256 in (None, request.model.sha256)
             with open_dump(first) as other:
-                more["against_first"] = stability(DumpTrace(other), trace, request.model if mine else None, threads=request.threads)
+                more["against_first"] = beside = stability(
+                    DumpTrace(other), trace, request.model if mine else None, threads=request.threads)
+                if mine and beside.first is not None and not beside.first.bounded:
+                    more["own_fault"] = _own_fault(request, (("the first run", other), ("this run", dump)))
     return more
+
+
+def _own_fault(request: RunsRequest, dumps: Sequence[tuple[str, Dump]]) -> str | None:
+    """The first stage of either run that does not conform on its own inputs, or None."""
+    for name, dump in dumps:
+        status, reason = judge_dump(dump, request.model, threads=request.threads)
+        if status == FAIL:
+            return f"{name}: {reason}"
+    return None
 
 
 def _engaged(request: RunsRequest, variant: str, launches) -> bool | None:
