@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -16,7 +16,8 @@ from edge0verify.numerics.blocks import Blocks
 from edge0verify.records.evidence import Evidence, LoneRows, Router, Side
 from edge0verify.records.verdict import LayerResult
 from edge0verify.study.dump_replay import Remains, remains
-from edge0verify.study.dump_rows import LayerJoin, of_pairs, take
+from edge0verify.study.dump_rows import LayerJoin, SideRows, of_pairs, take
+from edge0verify.study.dump_stream import is_large, streamed
 from edge0verify.study.dump_tensors import expected, form, in_words, nonfinite, nothing, per_token, same_stored
 from edge0verify.study.evidence import PAIR_KEYS, TOKEN_KEYS
 from edge0verify.study.inheritance import OUTPUTS, STAGE_OF, Origin
@@ -83,6 +84,30 @@ def compare_layer(
     return work.found
 
 
+class OnDemand(Mapping):
+    """The tensors of one side of a layer by name, each read once."""
+
+    def __init__(self, side: SideRows, read: Callable[[str], Value]) -> None:
+        self._names = [tensor for tensor in side.dump.tensors(side.layer) if side.has(tensor)]
+        self._read, self._known = read, {}
+
+    def __getitem__(self, tensor: str) -> Value:
+        if tensor not in self._known:
+            if tensor not in self._names:
+                raise KeyError(tensor)
+            self._known[tensor] = self._read(tensor)
+        return self._known[tensor]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, tensor: object) -> bool:
+        return tensor in self._names
+
+
 class _Layer:
     """The tensors of one layer on both sides, read when they are asked for."""
 
@@ -144,14 +169,14 @@ class _Layer:
     # ---- values ------------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _values(self) -> tuple[dict[str, Value], dict[str, Value]]:
-        """Everything of both sides; where a tensor is the same on both, b holds a's."""
-        a = {t: self.join.a.read(t) for t in self.join.a.dump.tensors(self.layer) if self.join.a.has(t)}
-        b = {}
-        for tensor in self.join.b.dump.tensors(self.layer):
-            if self.join.b.has(tensor):
-                b[tensor] = a[tensor] if tensor in a and same_stored(self.join, tensor) else self.join.b.read(tensor)
-        return a, b
+    def _values(self) -> tuple[OnDemand, OnDemand]:
+        """What both sides hold, read when it is asked for; where a tensor is the same on both, b holds a's."""
+        a = OnDemand(self.join.a, self.join.a.read)
+
+        def read_b(tensor: str) -> Value:
+            return a[tensor] if tensor in a and same_stored(self.join, tensor) else self.join.b.read(tensor)
+
+        return a, OnDemand(self.join.b, read_b)
 
     def _joined(self, tensor: str) -> tuple[Value, Value]:
         a, b = self._values
@@ -179,6 +204,10 @@ class _Layer:
     def check(self, tensor: str) -> None:
         """Compare one tensor."""
         if not self._comparable(tensor):
+            return
+        if is_large(self.join, tensor) and self.join.straight(tensor) and self._unjudgeable(tensor):
+            self._say_why(tensor)
+            self.found.results += streamed(self.join, tensor, self.threads)
             return
         sides = [own.of(tensor) for own in self._own]
         self._say_unjudged(tensor, sides)
@@ -313,8 +342,17 @@ class _Layer:
         return self._unfit[source]
 
     def _say_unjudged(self, tensor: str, sides: list[Own]) -> None:
-        if all(_judged(own.side) for own in sides):
-            return
+        if not all(_judged(own.side) for own in sides):
+            self._say_why(tensor)
+
+    def _unjudgeable(self, tensor: str) -> bool:
+        """Whether it can be told without reading anything that no contract judges either side of a tensor of rows or blocks."""
+        part = PART_OF.get(tensor, STAGE_OF.get(tensor))
+        if tensor in ("d-hq", "u-ylq", "d-xlq") or part == "route":
+            return False                                  # judged by the rows that they were made of
+        return part is None or self._own[0].model is None or not any(part in names for names in self.variants)
+
+    def _say_why(self, tensor: str) -> None:
         part = PART_OF.get(tensor, STAGE_OF.get(tensor))
         if part is None:
             why = "the schema does not know it"

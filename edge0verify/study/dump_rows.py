@@ -12,7 +12,7 @@ import numpy as np
 
 from edge0verify.compare.join import Join, join
 from edge0verify.dump import levels
-from edge0verify.dump.reader import Dump
+from edge0verify.dump.reader import ArrayInfo, Dump
 from edge0verify.numerics.blocks import Blocks
 from edge0verify.records.errors import InputError
 
@@ -62,6 +62,10 @@ class SideRows:
                 found = f"{len(keys)} pairs" if len(ids) != len(keys) else f"others in {int((ids != keys[:, 3]).sum())} pairs"
                 raise InputError(f"{where}: expected the {len(ids)} experts of route-ids, found {found}")
         return keys
+
+    def infos(self, tensor: str) -> list[ArrayInfo]:
+        """The stored arrays of the tensor."""
+        return [i for i in self.dump.arrays.values() if i.layer == self.layer and i.tensor == tensor]
 
     def has(self, tensor: str) -> bool:
         """Whether the layer holds the tensor with at least one row."""
@@ -119,6 +123,14 @@ class LayerJoin:
     def positions(self) -> np.ndarray:
         """Position of each joined token; its number where there are no keys."""
         return self.keys[:, 1] if self.keys is not None else self.tokens.a
+
+    def straight(self, tensor: str) -> bool:
+        """Whether every row of the tensor belongs to the row of that number on the other side."""
+        way = self.pairs if of_pairs(tensor) else self.tokens
+        rows = [side.dump.shape(self.a.layer, tensor)[0] for side in (self.a, self.b)]
+        if self.a.reordered or self.b.reordered or rows[0] != rows[1] or len(way.a) != rows[0]:
+            return False
+        return np.array_equal(way.a, way.b) and np.array_equal(way.a, np.arange(rows[0]))
 
     def both(self, tensor: str, a: np.ndarray | Blocks, b: np.ndarray | Blocks) -> tuple[np.ndarray | Blocks, np.ndarray | Blocks]:
         """The joined rows of a tensor's whole values."""

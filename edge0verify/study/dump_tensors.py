@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edge0verify.dump import levels
-from edge0verify.dump.reader import Dump
+from edge0verify.dump.reader import PIECE_BYTES, Dump
 from edge0verify.numerics.blocks import Blocks, same_floats
 from edge0verify.records.status import INCONCLUSIVE
 from edge0verify.records.verdict import LayerResult
@@ -25,9 +25,22 @@ def differing_rows(join: LayerJoin) -> dict[str, np.ndarray]:
         if same_stored(join, tensor):
             found[tensor] = np.zeros(len(join.tokens.a), bool)
             continue
-        mask = rows_differ(*join.both(tensor, join.a.read(tensor), join.b.read(tensor)))
+        mask = _differing(join, tensor)
         found[tensor] = per_token(join, mask) if of_pairs(tensor) else mask
     return found
+
+
+def _differing(join: LayerJoin, tensor: str) -> np.ndarray:
+    """bool [joined rows], piece by piece where rows go by their number."""
+    if not join.straight(tensor):
+        return rows_differ(*join.both(tensor, join.a.read(tensor), join.b.read(tensor)))
+    total = join.a.dump.shape(join.a.layer, tensor)[0]
+    size = max(1, sum(info.nbytes for info in join.a.infos(tensor)) // total)
+    step = max(1, PIECE_BYTES // size)
+    pieces = (slice(at, at + step) for at in range(0, total, step))
+    return np.concatenate([
+        rows_differ(*(side.dump.read(side.layer, tensor, rows) for side in (join.a, join.b))) for rows in pieces
+    ])
 
 
 def form(side: SideRows, tensor: str) -> tuple:
@@ -39,13 +52,9 @@ def form(side: SideRows, tensor: str) -> tuple:
 
 def same_stored(join: LayerJoin, tensor: str) -> bool:
     """By hash, with every row in the same place on both sides: then nothing has to be read to know that all is equal."""
+    hashes = [[(i.part, i.sha256) for i in side.infos(tensor)] for side in (join.a, join.b)]
     way = join.pairs if of_pairs(tensor) else join.tokens
-    straight = np.array_equal(way.a, way.b) and not len(way.only_a) and not len(way.only_b)
-    return straight and not join.a.reordered and not join.b.reordered and _hashes(join.a, tensor) == _hashes(join.b, tensor)
-
-
-def _hashes(side: SideRows, tensor: str) -> list[tuple]:
-    return [(i.part, i.sha256) for i in side.dump.arrays.values() if i.layer == side.layer and i.tensor == tensor]
+    return hashes[0] == hashes[1] and np.array_equal(way.a, way.b) and not join.a.reordered and not join.b.reordered
 
 
 def rows_differ(a: Value, b: Value) -> np.ndarray:
