@@ -16,6 +16,8 @@ help:
 	@echo "make compare   install into .venv, build, run the main command on the embedded model"
 	@echo "make test      the same set-up, then ruff, import-linter and pytest"
 	@echo "make bench     kernels and prefill beside ggml (installs libggml-python)"
+	@echo "make kernels-hip    code objects for gfx1100 and gfx1151 (needs clang-19), into build/gpu"
+	@echo "make kernels-cuda   a cubin for sm_90 (needs cuda-bindings and nvidia-cuda-nvrtc in .venv)"
 	@echo "make clean     remove .venv and build/"
 
 # Says what is missing before anything is downloaded, and the one line that mends it.
@@ -53,6 +55,8 @@ bench: install
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[bench]'
 	@$(BIN)/python benchmarks/bench_kernels.py
 	@$(BIN)/python benchmarks/bench_prefill.py
+
+include kernels/gpu.mk   # kernels-hip, kernels-cuda
 
 clean:
 	rm -rf $(VENV) build

@@ -1,6 +1,6 @@
 # GPU builds of the portable kernels, on a machine that needs no GPU.  `make -f kernels/gpu.mk kernels-hip kernels-cuda`
 HIP_CLANG ?= clang-19
-PYTHON ?= .venv/bin/python
+GPU_PYTHON ?= .venv/bin/python
 GPU_OUT ?= build/gpu
 HIP_ARCHS ?= gfx1100 gfx1151
 # IEEE meaning of every operation; -mcumode: a work group stays in one compute unit, so LDS-only barriers suffice.
@@ -18,4 +18,4 @@ $(GPU_OUT)/kernels.%.co: kernels/hip/kernels.hip $(KERNEL_HEADERS)
 
 kernels-cuda:
 	@mkdir -p $(GPU_OUT)
-	$(PYTHON) -m edge0verify.runtime.compile --arch sm_90 --out $(GPU_OUT)/kernels.sm_90.cubin
+	$(GPU_PYTHON) -m edge0verify.runtime.compile --arch sm_90 --tuned --out $(GPU_OUT)/kernels.sm_90.cubin

@@ -8,15 +8,17 @@ from pathlib import Path
 
 from edge0verify.runtime.cuda import PORTABLE, compile_source
 from edge0verify.runtime.protocol import DeviceError
+from edge0verify.runtime.tuned import TUNED
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="NVRTC build of kernels/ for one NVIDIA architecture")
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--tuned", action="store_true", help="with the tuned forms for sm_90 and up")
     given = parser.parse_args()
     try:
-        image = compile_source(given.arch, PORTABLE)
+        image = compile_source(given.arch, TUNED if given.tuned else PORTABLE)
     except ImportError as error:
         print(f"kernels-cuda: not built, {error}: pip install cuda-bindings nvidia-cuda-nvrtc", file=sys.stderr)
         return 2
