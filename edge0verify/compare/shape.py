@@ -57,9 +57,14 @@ def line(places: np.ndarray, noun: str) -> Line | None:
     # Of rules that hold about the same places the one that says more about the kernel: a tail or a tile rather than a range.
     smallest = min((np.count_nonzero(rule.inside) for rule in filled), default=0)
     best = next((rule for rule in filled if np.count_nonzero(rule.inside) <= 1.15 * smallest), None)
-    if best is not None and best.kind == "range" and last - first + 1 > 0.98 * size:
+    if best is not None and best.kind == "range" and _reaches(first, size - 1 - last, len(found) / (last - first + 1), size):
         return whole
     return best
+
+
+def _reaches(before: int, after: int, filled: float, size: int) -> bool:
+    """Whether a range that is `filled` so far ends short of both ends by no more than chance leaves out."""
+    return before + after <= 0.1 * size and all((1 - filled) ** gap > 0.01 for gap in (before, after) if gap)
 
 
 def _tail(size: int, first: int, noun: str) -> Line | None:
@@ -126,10 +131,25 @@ def area(mask: np.ndarray, *, row: str = "row", column: str = "column") -> Area 
         if count >= 0.25 * covered and covered < n * m and count * math.log(n * m / covered) > SURE:
             parts = [rule.text for rule in (columns, rows) if rule.restricts]
             return Area(" of ".join(parts), rows.inside[:, None] & columns.inside[None, :], (rows.kind, columns.kind))
-    return _flat(mask, row, column)
+    return _flat(mask) or _densest(mask, row, column)
 
 
-def _flat(mask: np.ndarray, row: str, column: str) -> Area | None:
+def _densest(mask: np.ndarray, row: str, column: str) -> Area | None:
+    """A rule for the few columns, or else rows, that are mostly wrong: the rest may be another fault."""
+    for axis in (0, 1):
+        share = mask.mean(axis=axis)
+        dense = share >= FILLED
+        # They must stand out: in a tensor that is wrong all over, the densest columns are but the end of the scatter.
+        if 0 < np.count_nonzero(dense) < 0.5 * len(dense) and share[~dense].max() < 0.5 * share[dense].min():
+            part = mask & (dense[None, :] if axis == 0 else dense[:, None])
+            if np.count_nonzero(part) < np.count_nonzero(mask):
+                found = area(part, row=row, column=column)
+                if found is not None:
+                    return found
+    return None
+
+
+def _flat(mask: np.ndarray) -> Area | None:
     """A stride that runs on over the ends of rows."""
     found = np.flatnonzero(mask)
     if len(found) < 8:

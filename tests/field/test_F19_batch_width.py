@@ -12,7 +12,7 @@ POSITIONS, WIDTH, VOCABULARY = 400, 96, 64
 
 
 def scene(ties):
-    """Logits at batch 1 (sums over the width in order) and at batch 8 (in halves); two words are all but equal at `ties` positions."""
+    """Logits at batch 1 (sums over the width in order) and at batch 8 (in halves); at `ties` positions two words all but tie."""
     rng = np.random.default_rng(20)
     head = rng.standard_normal((VOCABULARY, WIDTH)).astype(np.float32)
     twin = np.arange(0, VOCABULARY, 2)

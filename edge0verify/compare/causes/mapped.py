@@ -8,7 +8,7 @@ from edge0verify.compare.causes.moved_blocks import FITS, expected
 from edge0verify.compare.causes.rest import Rest
 from edge0verify.compare.elements import Mask
 
-FEWEST = 64
+FEWEST = 32
 """Elements below which a constant factor may be chance."""
 SHARE = 0.5
 """Share of the entry that must be wrong: of less, the place says more than the way."""
@@ -67,9 +67,10 @@ def _stride(rest: Rest, name: str, broken: Mask) -> str | None:
 def _shifted(found: np.ndarray, t: np.ndarray, bound: np.ndarray, row: int, gap: int) -> bool:
     """Whether a row holds its own values `row*gap` columns further on (the first one stands right)."""
     by, m = row * gap, t.shape[1]
-    if abs(by) > m - 8:
+    if abs(by) + abs(gap) > m - 8:
         return True
-    to, source = (slice(by, m), slice(0, m - by)) if by > 0 else (slice(0, m + by), slice(-by, m))
+    # Nearer rows: the next one was written over the end of this one.
+    to, source = (slice(by, m), slice(0, m - by)) if by > 0 else (slice(0, m + by + gap), slice(-by, m + gap))
     return bool((np.abs(found[row, to] - t[row, source]) <= bound[row, source]).mean() >= FITS)
 
 

@@ -105,9 +105,12 @@ def _by_value(rest: Rest, source: np.ndarray) -> np.ndarray:
     once = np.zeros(len(rows), bool)
     once[first] = True
     good &= once
-    if good.any() and rest.evidence.b.t is not None and rest.unit in ("row", "code") and rest.judged("b"):
-        at = np.flatnonzero(good)
-        good[at] = match.keeps_row_of(rest, "b", rows[at], origin[at]).all(axis=1)
+    at = np.flatnonzero(good)
+    bounded = all(rest.side(name).t is not None and rest.side(name).bound is not None for name in SIDES)
+    if at.size and bounded and rest.unit in ("row", "code"):
+        # b's row keeps the contract of the place it came from, or a's that of the place it should be in.
+        right = match.keeps_row_of(rest, "b", rows[at], origin[at]).all(axis=1)
+        good[at] = right | match.keeps_row_of(rest, "a", origin[at], rows[at]).all(axis=1)
     out = source.copy()
     out[rows[good]] = origin[good]
     return out
