@@ -15,6 +15,16 @@ STAGES = ("D", "U", "A", "A1", "A2")
 FORMATS = ("Q8_0", "Q4_0", "Q3_K", "IQ4_NL")
 
 
+def _print(ctx: click.Context, _: click.Parameter, what: str | None) -> None:
+    """Print a file that comes with the package, and end."""
+    if what is None or ctx.resilient_parsing:
+        return
+    from edge0verify.study.kernel_library import SHIPPED, shipped
+
+    click.echo(shipped(SHIPPED[what]), nl=False)
+    ctx.exit()
+
+
 @click.command()
 @click.option("--stage", type=click.Choice(STAGES), required=True, help="D, U, A (both parts), A1 (gate, up) or A2 (down and sum).")
 @click.option("--variant", required=True, metavar="VARIANT", help="The kernel, or with --library the contract that it keeps.")
@@ -27,6 +37,8 @@ FORMATS = ("Q8_0", "Q4_0", "Q3_K", "IQ4_NL")
 @click.option("--writes", metavar="T[,T]", help="Tensors that it writes; the others are not judged.  [default: all of the stage]")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1), default=20.0, show_default=True, help="Seconds for one call.")
 @click.option("--allow-refused", is_flag=True, help="Let it pass although the library refuses some shapes.")
+@click.option("--print", type=click.Choice(("header", "example")), is_eager=True, expose_value=False, callback=_print,
+              help="Print the C header, or a whole kernel for stage D, and end.")
 @options.threads_option
 @options.json_option
 def command(stage, variant, fmt, shape, seed, isa, library, symbol, writes, timeout_s, allow_refused, threads, json_to) -> int:

@@ -23,6 +23,7 @@ from edge0verify.numerics.contracts import Contract
 from edge0verify.records.errors import InputError
 from edge0verify.study.kernel_cases import Inputs
 from edge0verify.study.kernel_guard import GUARD, GUARD_BYTE
+from edge0verify.variants.kernels import PACKAGE
 
 WRITES = {"D": ("d-xl", "d-xlq"), "U": ("u",), "A1": ("a-gate", "a-up", "a-h"), "A2": ("a-y", "a-yl")}
 """Tensors that a kernel of each part writes."""
@@ -30,6 +31,16 @@ REFUSED = 1
 NAN_BITS = 0x7FC0
 """Repeated, it is a NaN as float16 and as float32: what lies beside inputs."""
 _ALIGN = 64
+SHIPPED = {"header": "edge0_kernel.h", "example": "example/d_mmvq.c"}
+"""Files for authors of kernels, below kernels/."""
+
+
+def shipped(name: str) -> str:
+    """The text of a file of kernels/, as it lies in the package or in the source tree."""
+    for root in (PACKAGE / "kernels", PACKAGE.parent / "kernels"):
+        if (root / name).is_file():
+            return (root / name).read_text()
+    raise InputError(f"{name}: expected it beside the package's kernel sources, found none")
 
 
 @dataclass(frozen=True)

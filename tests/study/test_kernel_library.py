@@ -122,3 +122,16 @@ def test_the_command_fails_a_wrong_kernel(library, capsys):
     assert "k.so:last_block_dropped" in text and "33 blocks d-xl" in text and "verdict: FAIL" in text
     assert run([*arguments, "right"]) == 0
     assert run([*arguments, "right", "--writes", "u"]) == 2
+
+
+def test_the_shipped_example_keeps_its_contract(tmp_path, capsys):
+    """The kernel that the documents hand out, built from what the command prints."""
+    if shutil.which("gcc") is None:
+        pytest.skip("not run: no gcc")
+    for what, name in (("header", "edge0_kernel.h"), ("example", "k.c")):
+        assert run(["kernel", "--print", what]) == 0
+        (tmp_path / name).write_text(capsys.readouterr().out)
+    flags = ["-O2", "-shared", "-fPIC", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run(["gcc", *flags, "-o", tmp_path / "k.so", tmp_path / "k.c", "-lm"], check=True)
+    report = by_user(tmp_path / "k.so", "d_mmvq")
+    assert report.verdict.status == "PASS" and all(r.equal == r.n for case in report.cases for r in case.results)
