@@ -256,3 +256,25 @@ def test_what_does_not_fit_is_refused():
         rows(w, operands(rng, "mmvq", 3, 64), 32, isa="sse9")
     with pytest.raises(ValueError, match="BF16"):
         oracle.own_sums(c, load_model().tensor("tok_embd.weight"), operands(rng, "mmvq", 3, 384))
+
+
+class TestBlockTerms:
+    @pytest.mark.parametrize("fmt", FORMATS)
+    def test_terms_add_up_to_the_oracle(self, fmt):
+        rng = np.random.default_rng(5)
+        w, x = weights(rng, fmt, 7, 512), operands(rng, "mmvq", 6, 512)
+        rows = np.array([4, 1])
+        terms = oracle.block_terms(w, x)(rows)
+        t, s = oracle.own_sums(contract("D", "ref"), w, x, threads=1)
+        assert terms.shape == (16, 2, 7)
+        # decoded Q3_K values are rounded twice on the way, which the own oracle is not
+        assert (np.abs(terms.sum(axis=0) - t[rows]) <= 2**-22 * s[rows] + 1e-30).all()
+
+    def test_each_row_takes_its_own_expert(self):
+        rng = np.random.default_rng(6)
+        w, x, experts = weights(rng, "IQ4_NL", 3, 5, 64), operands(rng, "mmvq", 4, 64), np.array([2, 0, 2, 1])
+        t, s = oracle.own_sums(contract("A2", "ref"), w, x, experts=experts, threads=1)
+        terms = oracle.block_terms(w, x, experts=experts)(np.arange(4))
+        assert (np.abs(terms.sum(axis=0) - t) <= 2**-40 * s).all()
+        swapped = oracle.block_terms(w, x, experts=experts[::-1])(np.arange(4))
+        assert (np.abs(swapped.sum(axis=0) - t) > 2**-40 * s).any()
