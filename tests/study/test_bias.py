@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from edge0verify.model import encode, load_model, prompt
 from edge0verify.numerics import formats
 from edge0verify.numerics.bias import FEWEST, BiasTest
 from edge0verify.numerics.blocks import Blocks
@@ -12,6 +13,7 @@ from edge0verify.numerics.contracts import contract
 from edge0verify.numerics.spread import expert_sum_spread, row_spread
 from edge0verify.study import _oracle, bias, kernel_cases, oracle
 from edge0verify.study.kernel_cases import Case, Shape
+from edge0verify.study.pair import Request, compare_variants
 from edge0verify.variants import _mutants
 from edge0verify.variants.kernels import Kernels
 
@@ -194,3 +196,19 @@ def test_wrong_shapes_and_orders_are_refused():
         _oracle.spread_rows(w, r.blocks.codes, r.blocks.dot_scale(), True, "q3k-lanes", None, r.y, *sums, 1)
     with pytest.raises(ValueError, match="order"):
         _oracle.spread_rows(w, r.blocks.codes, r.blocks.dot_scale(), True, "nonsense", None, r.y, *sums, 1)
+
+
+@pytest.mark.parametrize(("stage", "tensor", "fault"), [("D", "d-xl", "weight-scale-21"), ("A", "a-gate", "round-toward-zero")])
+def test_compare_calls_a_hidden_fault_biased(stage, tensor, fault, plant):
+    """End to end on the embedded model: one layer of side a runs the mutant; b and the other layer stay clean."""
+    model, own, mutants = load_model(), Kernels(threads=1), Kernels(_mutants, threads=1)
+    tokens = encode(prompt("prose"))[:100]
+    request = Request(model=model, prompt="prose", tokens=tokens, stage=stage, a="w11", b="mmvq", layers=(0, 1), threads=1)
+    plant(fault)
+    verdict = compare_variants(request, kernels_for=lambda side, layer: mutants if (side, layer) == ("a", 1) else own)
+    assert verdict.status == "FAIL"
+    biased = [(r.layer, r.tensor) for r in verdict.layers if any("biased" in reason for reason in r.reasons)]
+    assert (1, tensor) in biased and {layer for layer, _ in biased} == {1}
+    found = next(r.bias for r in verdict.layers if (r.layer, r.tensor) == (1, tensor))
+    assert found["a"]["reasons"] and not found["b"]["reasons"]
+    assert {"n", "rows", "of_rows", "mean_t", "sign_t", "gain_t", "block_t", "column_t", "mean_z2", "suspects"} <= set(found["a"])
