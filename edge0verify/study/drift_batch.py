@@ -23,7 +23,7 @@ from edge0verify.study.drift_stability import MemoryTrace, stability
 from edge0verify.study.drift_types import Drift, settle
 from edge0verify.study.environment import environment
 from edge0verify.study.pair import describe_model, describe_prompt
-from edge0verify.study.spread import plan_for, top8_of
+from edge0verify.study.spread import idle, plan_for, top8_of
 from edge0verify.variants.kernels import Kernels
 
 WIDTHS = tuple(range(1, 9))
@@ -104,6 +104,7 @@ def over_batch(
         return Engine(model, kernels=kernels, variants=plan_for(stage, name), threads=threads)
 
     make = engine_at or build
+    before_all = kernels.launches()
     tell = progress or (lambda what, done, total: None)
     first, before = None, None
     rows: list[dict[str, Any]] = []
@@ -127,7 +128,8 @@ def over_batch(
                      "text": unstable_text(beside.first) if beside and beside.first else None, "faults": len(wrong), **figures})
     tell("batch widths", len(widths), len(widths))
     ties = near_ties(first.logits)
-    status, reasons = settle(suspect=[], failures=failures, unproven=[])
+    asked = (variant, *([wide] if wide else [])) if engine_at is None else ()
+    status, reasons = settle(suspect=[], failures=failures, unproven=idle(kernels, before_all, model, stage, asked))
     drifting = [r for r in rows if r["kind"] not in (None, "bitwise")]
     if drifting and not failures:
         changed = sum(r["argmax_changes"] for r in drifting)

@@ -20,7 +20,7 @@ from edge0verify.study.drift_stability import MemoryTrace
 from edge0verify.study.drift_types import Drift, settle
 from edge0verify.study.environment import environment
 from edge0verify.study.pair import describe_model, describe_prompt
-from edge0verify.study.spread import ORACLE, plan_for, top8_of
+from edge0verify.study.spread import ORACLE, idle, plan_for, top8_of
 from edge0verify.variants.kernels import Kernels
 
 STEPS = 16
@@ -107,6 +107,7 @@ def over_context(
         return Engine(model, kernels=kernels, variants=plan_for(stage, name), threads=threads)
 
     make = engine_for or build
+    before = kernels.launches()
     sizes = tuple(contexts) if contexts is not None else lengths(len(tokens))
     if not sizes or any(not 1 <= n <= len(tokens) for n in sizes) or list(sizes) != sorted(set(sizes)):
         raise InputError(f"contexts: expected growing lengths of at most {len(tokens)} tokens, found {list(sizes)}")
@@ -127,7 +128,8 @@ def over_context(
         rows.append(_row(length, ref, own, truth, wrong))
     tell("contexts", len(sizes), len(sizes))
     differing = next((r for r in rows if r["first_difference"]), None)
-    status, reasons = settle(suspect=suspect[:1], failures=failures[:3], unproven=[])
+    asked = (reference, variant) if engine_for is None else ()
+    status, reasons = settle(suspect=suspect[:1], failures=failures[:3], unproven=idle(kernels, before, model, stage, asked))
     if differing is not None:
         reasons = (*reasons, difference_text(differing, reference, variant))
     findings = {"steps": steps, "contexts": rows, "first_differing_context": differing["length"] if differing else None}

@@ -65,6 +65,18 @@ def format_of(model: Model, part: str) -> str:
             "A1": model.layer(0, "ffn_gate_exps"), "A2": model.layer(0, "ffn_down_exps")}[part].fmt
 
 
+def idle(kernels: Kernels, before: Mapping[str, int], model: Model, stage: str, names: Iterable[str]) -> list[str]:
+    """For each variant of `names` whose counters did not move since `before`: that it was not engaged."""
+    after = kernels.launches()
+    found = []
+    for name in dict.fromkeys(names):
+        wanted = [f"{part}/{name}/{format_of(model, part)}" for part in PARTS[stage]]
+        still = [key for key in wanted if after.get(key, 0) == before.get(key, 0)]
+        if still:
+            found.append(f"not engaged: {name} was asked for, {', '.join(still)} launched 0 times")
+    return found
+
+
 def plan_for(stage: str, variant: str) -> dict[str, str]:
     """The reference path with every part of `stage` on `variant`."""
     return {**REFERENCE, **dict.fromkeys(PARTS[stage], variant)}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edge0verify.engine import Engine
-from edge0verify.model import encode, load_model, prompt
+from edge0verify.model import DEFAULT_Q4_PROJECTION, encode, load_model, prompt
 from edge0verify.report.drift_text import WIDTH, drift_text
 from edge0verify.study.drift_batch import over_batch
 from edge0verify.study.spread import plan_for
@@ -55,6 +55,11 @@ def test_another_kernel_for_wide_batches_is_drift_with_its_near_ties_and_no_faul
     assert found.reasons[0].startswith("drift, no fault: widths 4, 8") and "lead by less than 0.1" in found.reasons[0]
     text = drift_text(found)
     assert max(map(len, text.splitlines())) <= WIDTH and "near ties over 48 positions" in text
+
+
+def test_a_variant_without_a_kernel_for_the_weights_is_never_a_pass():
+    found = over_batch(load_model(projection=DEFAULT_Q4_PROJECTION), "questions", TOKENS[:6], "D", "w11", widths=(1, 2))
+    assert (found.status, found.exit_code) == ("INCONCLUSIVE", 3) and "D/w11/Q4_0 launched 0 times" in found.reasons[0]
 
 
 def test_a_width_that_does_not_conform_is_a_fault(model, faulty):

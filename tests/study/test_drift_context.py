@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge0verify.engine import Engine
-from edge0verify.model import encode, load_model, prompt
+from edge0verify.model import DEFAULT_Q4_PROJECTION, encode, load_model, prompt
 from edge0verify.records.errors import InputError
 from edge0verify.report.drift_text import WIDTH, drift_text
 from edge0verify.study.drift_context import difference_text, lengths, over_context
@@ -98,6 +98,11 @@ def test_a_reference_at_fault_is_named_before_the_variant(model, engines):
     found = over_context(model, "code", TOKENS, "A", "w11", contexts=(32,), steps=4, engine_for=engine_for)
     assert (found.status, found.exit_code) == ("INCONCLUSIVE", 3)
     assert found.reasons[0].startswith("the reference mmvq is suspect: context 32: layer 0 stage U u")
+
+
+def test_a_variant_without_a_kernel_for_the_weights_is_never_a_pass():
+    found = over_context(load_model(projection=DEFAULT_Q4_PROJECTION), "code", TOKENS, "D", "w11", contexts=(8,), steps=2)
+    assert found.status == "INCONCLUSIVE" and "not engaged: w11" in found.reasons[0]
 
 
 @pytest.mark.parametrize("contexts", [(), (64, 32), (0, 4), (32, 10**6)])
