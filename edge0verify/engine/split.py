@@ -54,8 +54,8 @@ class Split:
         return ",".join(f"{p.first}-{p.last}@{self.runtime}:{p.device}" for p in self.parts)
 
 
-def parse_split(text: str, layers: int) -> Split:
-    """'0-2@sim:0,3-5@sim:1' for a model of `layers` layers.
+def parse_split(text: str, layers: int | None) -> Split:
+    """'0-2@sim:0,3-5@sim:1' for a model of `layers` layers (None: however many the text names).
 
     InputError where a layer is missing, named twice or out of order, or where the devices are not all of one runtime.
     """
@@ -71,7 +71,7 @@ def parse_split(text: str, layers: int) -> Split:
         runtimes.add(runtime)
         parts.append(Part(first, last, device))
         expected = last + 1
-    if expected != layers:
+    if layers is not None and expected != layers:
         raise InputError(f"--split {text}: expected layers 0 to {layers - 1}, found 0 to {expected - 1}")
     if len(runtimes) != 1:
         raise InputError(f"--split {text}: expected devices of one runtime, found {', '.join(sorted(runtimes))}")

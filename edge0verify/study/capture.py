@@ -76,7 +76,8 @@ def capture(
     """Run the reference path over `tokens` (int32 [n]) and keep what `stage` ('D', 'A' or 'U') reads.
 
     Only `layers` (default: all of the main model) and the token positions in `rows` are kept.  `progress(done, total)` counts
-    tokens.  `engine` runs it instead of one made here (a layer split).  Raises InputError for a bad model; KeyError for an unknown stage.
+    tokens.  `engine` runs it instead of one made here (a layer split).  Raises InputError for a bad model; KeyError for an unknown
+    stage.
     """
     wanted = READS[stage]
     keep = set(range(model.config.layers)) if layers is None else set(layers)

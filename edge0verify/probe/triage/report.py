@@ -1,0 +1,172 @@
+"""Puts the logs together: joins the kernel's lines to the engine's by device, process and time, and weighs causes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from edge0verify.engine.split import Split
+from edge0verify.probe.triage.causes import SYMPTOMS, Case, Cause, weigh
+from edge0verify.probe.triage.events import Cards, Event, cards, engine_events, kernel_events, stack_events
+from edge0verify.probe.triage.lines import Line, has_boot_clock, read_lines
+from edge0verify.records import status as statuses
+
+SCHEMA = "edge0verify.triage/1"
+WINDOW_S = 120.0
+"""How far a kernel's line may be from the engine's trouble and still belong to it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Symptom:
+    """One line of the engine (or waiting threads) that shows trouble."""
+
+    kind: str
+    where: str
+    text: str
+    device: int | None = None
+    layer: int | str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Triage:
+    """symptoms, ranked causes, and what stands in the way of a better answer."""
+
+    status: str
+    symptoms: tuple[Symptom, ...]
+    causes: tuple[Cause, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return statuses.exit_code(self.status)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "status": self.status,
+            "symptoms": [asdict(s) for s in self.symptoms],
+            "causes": [
+                {
+                    "cause": c.name,
+                    "explains": c.explains,
+                    "score": c.score,
+                    "for": [asdict(e) for e in c.supporting],
+                    "against": [asdict(e) for e in c.against],
+                    "probe": c.probe,
+                }
+                for c in self.causes
+            ],
+            "notes": list(self.notes),
+        }
+
+    def dumps(self) -> str:
+        return json.dumps(self.to_json(), indent=1, ensure_ascii=False) + "\n"
+
+
+def triage(engine: Path, *, kernel: Path | None = None, stacks: Path | None = None, split: Split | None = None) -> Triage:
+    """Read the logs and weigh causes.  PASS where the engine shows no trouble, INCONCLUSIVE where no line tells why, else FAIL.
+
+    InputError for a file that is no text.
+    """
+    lines = read_lines(engine, "engine")
+    year = next((datetime.fromtimestamp(line.time, UTC).year for line in lines if line.time is not None), None)
+    kernel_lines = read_lines(kernel, "kernel", year=year) if kernel is not None else []
+    known = cards(lines)
+    events = [replace(e, device=known.device_of(e)) for e in engine_events(lines)]
+    threads = list(stack_events(read_lines(stacks, "stacks"))) if stacks is not None else []
+    trouble = [e for e in events if e.kind in SYMPTOMS]
+    waiting = [e for e in threads if e.kind == "waiting thread"]
+    joined, notes = join(trouble, list(kernel_events(kernel_lines)), known, kernel_lines)
+    own_kill = [e for e in joined if e.kind in ("out of memory kill", "page fault", "device error") and e.pid in known.pids]
+    finished = any(e.kind == "finished" for e in events)
+    hangs = bool(waiting) and not finished
+    if not trouble and not hangs and not own_kill:
+        if not lines:
+            return Triage(status=statuses.INCONCLUSIVE, symptoms=(), causes=(), notes=("the engine's log is empty",))
+        return Triage(status=statuses.PASS, symptoms=(), causes=(), notes=tuple(notes))
+    case = Case(
+        engine=events,
+        kernel=joined,
+        stacks=threads,
+        has_kernel=kernel is not None,
+        devices=_devices(known, split, events),
+        borders=borders(split),
+    )
+    if kernel is None:
+        notes.append("no kernel log: page faults, kills for memory and evictions cannot be seen (--kernel-log)")
+    if stacks is None and any(e.kind == "time-out" for e in trouble):
+        notes.append("no stacks: where threads wait cannot be seen (--stacks)")
+    if split is None and any(e.layer is not None for e in trouble):
+        notes.append("no --split: whether that layer is the first of its device is not known")
+    causes = tuple(weigh(case))
+    shown = [_symptom(e) for e in [*trouble, *(waiting if hangs else []), *([] if trouble else own_kill)]]
+    return Triage(
+        status=statuses.FAIL if causes else statuses.INCONCLUSIVE, symptoms=tuple(shown), causes=causes, notes=tuple(notes)
+    )
+
+
+def _devices(known: Cards, split: Split | None, events: Sequence[Event]) -> int:
+    """How many devices take part; 0 where nothing says."""
+    named = {e.device for e in events if e.device is not None} | set(known.pci)
+    return len(split.devices) if split is not None else len(named) if len(named) > 1 or len(known.pci) == 1 else 0
+
+
+def _symptom(event: Event) -> Symptom:
+    return Symptom(
+        kind=event.kind, where=event.line.where, text=event.line.text.strip()[:200], device=event.device, layer=event.layer
+    )
+
+
+def borders(split: Split | None) -> frozenset[int | str]:
+    """Layers right behind a hand-off; the drafter reads the table and the last device's rows."""
+    if split is None or len(split.devices) < 2:
+        return frozenset()
+    return frozenset({part.first for part in split.parts[1:]} | {"mtp"})
+
+
+def join(trouble: Sequence[Event], kernel: Sequence[Event], known: Cards, lines: Sequence[Line]) -> tuple[list[Event], list[str]]:
+    """The kernel's events that belong to the engine's trouble, with the engine's device number; and notes on what was left out."""
+    times = [e.line.time for e in trouble if e.line.time is not None]
+    pids = known.pids | {e.pid for e in kernel if e.kind == "fault process" and e.pid is not None and e.pid in known.pids}
+    kept, other = [], 0
+    for event in kernel:
+        event = replace(event, device=known.device_of(event))
+        named = event.pid is not None and known.pids and event.pid not in pids
+        foreign_card = event.pci is not None and known.pci and event.pci not in known.pci.values()
+        far = bool(times) and event.line.time is not None and min(abs(event.line.time - t) for t in times) > WINDOW_S
+        unknown_kill = event.kind == "out of memory kill" and not known.pids and not any(e.kind == "killed" for e in trouble)
+        if named or foreign_card or far or unknown_kill:
+            other += 1
+        else:
+            kept.append(event)
+    notes = []
+    if other:
+        notes.append(f"{other} lines of the kernel log are about another process, card or time and were left out")
+    if kernel and times and not any(e.line.time is not None for e in kernel) and any(has_boot_clock(line.text) for line in lines):
+        notes.append(
+            "the kernel log counts from boot: joined by device alone (dmesg -T or journalctl -k -o short-iso gives a wall clock)"
+        )
+    return kept, notes
+
+
+def triage_text(result: Triage) -> str:
+    """For a terminal."""
+    if not result.symptoms:
+        return "\n".join([*(f"note  {n}" for n in result.notes), f"{result.status}: " + (
+            "no line shows a fault" if result.status == statuses.PASS else "nothing to read")])  # fmt: skip
+    lines = [f"{s.kind:16} {s.where}{f'  device {s.device}' if s.device is not None else ''}"
+             f"{f'  layer {s.layer}' if s.layer is not None else ''}\n    {s.text}" for s in result.symptoms[:8]]  # fmt: skip
+    if len(result.symptoms) > 8:
+        lines.append(f"    and {len(result.symptoms) - 8} lines more")
+    for rank, cause in enumerate(result.causes, 1):
+        lines.append(f"\n{rank}. {cause.name} ({cause.score}): {cause.explains}")
+        lines += [f"   + {e.text}{f'  [{e.where}]' if e.where else ''}" for e in cause.supporting]
+        lines += [f"   - {e.text}{f'  [{e.where}]' if e.where else ''}" for e in cause.against]
+        lines.append(f"   decides: {cause.probe}")
+    lines += ["", *(f"note  {note}" for note in result.notes)]
+    last = f"{len(result.causes)} causes fit" if result.causes else "trouble that no line explains"
+    return "\n".join([*lines, f"{result.status}: {last}"])
