@@ -2,9 +2,10 @@
 #include "common.h"
 #include "compare/onepass.h"
 #include "study/rows.h"
+#include "study/spread.h"
 
 namespace e0_oracle {
-namespace baseline { extern const Table table; }
+namespace baseline { extern const Table table; extern const SpreadTable spread_table; }
 }
 
 void run_oracle() {
@@ -26,6 +27,17 @@ void run_oracle() {
         table.rows({&packed, codes.data(), da.data(), order.data(), runs, 3, granularity, t.data(), s.data(), 2});
         report("oracle/t/" + std::to_string(granularity), t);
         report("oracle/s/" + std::to_string(granularity), s);
+    }
+    const auto y = r.values(n * M, 8);
+    for (Order kind : {Order::F64, Order::PRODUCT_FIRST, Order::Q3K_LANES, Order::Q3K_HALVES}) {
+        BiasSums sums[3];
+        baseline::spread_table.rows({&packed, codes.data(), da.data(), false, kind, order.data(), runs, 3, y.data(), sums, 2});
+        for (const BiasSums& b : sums) {
+            const double totals[] = {b.n, b.z, b.zz, b.zs, b.zx, b.xx, b.suspects};
+            report("oracle/bias/totals/" + std::to_string((int)kind), totals, 7);
+            report("oracle/bias/blocks/" + std::to_string((int)kind), b.zb);
+            report("oracle/bias/columns/" + std::to_string((int)kind), b.column_zz);
+        }
     }
     const PackedFloats floats = table.pack_floats(w.data(), E, M, K, 1);
     table.float_rows({&floats, x.data(), nullptr, order.data(), runs, 3, t.data(), 1});
