@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from dataclasses import replace
 
@@ -17,9 +18,16 @@ from edge0verify.study.selftest.types import CAUGHT, FALSE_ALARM, MISNAMED, MISS
 from edge0verify.variants import _mutants
 
 
+SPENT: list[float] = []
+"""Processor seconds of the reduced form."""
+
+
 @pytest.fixture(scope="module")
 def reduced() -> Report:
-    return selftest(quick=True)
+    before = time.process_time()
+    found = selftest(quick=True)
+    SPENT.append(time.process_time() - before)
+    return found
 
 
 class TestReducedForm:
@@ -38,7 +46,7 @@ class TestReducedForm:
 
     def test_it_is_quick(self, reduced: Report) -> None:
         assert len(reduced.outcomes) >= 40
-        assert reduced.seconds < 60, "seconds on a busy machine; under 12 on two idle cores"
+        assert SPENT[0] < 25
 
 
 class TestWhatTheWholeFormHolds:
