@@ -17,7 +17,6 @@ from edge0verify.study.selftest.runner import Report, Survivor, selftest, try_br
 from edge0verify.study.selftest.types import CAUGHT, FALSE_ALARM, MISNAMED, MISSED, NOT_EXERCISED, PASSED, Outcome
 from edge0verify.variants import _mutants
 
-
 SPENT: list[float] = []
 """Processor seconds of the reduced form."""
 
