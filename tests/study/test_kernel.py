@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from edge0verify.cli.main import run
+from edge0verify.records.verdict import Verdict
 from edge0verify.study import kernel_cases
 from edge0verify.study.kernel import Request, verify
 from edge0verify.study.kernel_guard import GuardedKernels
@@ -104,7 +105,9 @@ def test_the_seed_decides_every_byte():
 def test_the_command_prints_its_seed_and_repeats(capsys):
     arguments = ["kernel", "--stage", "D", "--variant", "mmvq", "--shape", "64,3,96", "--json", "-"]
     assert run(arguments) == 0
-    first = json.loads(capsys.readouterr().out)
+    text = capsys.readouterr().out
+    assert Verdict.loads(text).status == "PASS", "the schema holds"
+    first = json.loads(text)
     assert run([*arguments, "--seed", str(first["environment"]["seed"])]) == 0
     again = json.loads(capsys.readouterr().out)
     assert first["layers"] == again["layers"] and first["environment"]["cases"] == again["environment"]["cases"]
