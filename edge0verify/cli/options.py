@@ -104,15 +104,6 @@ def thread_count(threads: int | None) -> int:
     return threads or len(os.sched_getaffinity(0))
 
 
-def open_model(path: Path | None, projection: Path | None):
-    """The model of -m and --projection."""
-    from edge0verify.model import DEFAULT_Q4_PROJECTION, load_model
-
-    if projection is not None and str(projection) == "q4_0" and not projection.exists():
-        projection = DEFAULT_Q4_PROJECTION
-    return load_model(path, projection)
-
-
 def read_rows(text: str | None, tokens: int) -> slice:
     """'A:B' as a slice of token positions that is not empty; InputError otherwise."""
     if text is None:

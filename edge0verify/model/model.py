@@ -68,8 +68,11 @@ class Model:
 def load_model(path: str | Path | None = None, projection: str | Path | None = None) -> Model:
     """Load a model: a GGUF file, or a folder with safetensors and config.json; by default the one in the package.
 
-    `projection`: a GGUF file with latent_down and latent_up that replace the model's own.  Every fault of a file is an InputError.
+    `projection`: a GGUF file with latent_down and latent_up that replace the model's own; 'q4_0' names the one in the package.
+    Every fault of a file is an InputError.
     """
+    if projection is not None and str(projection) == "q4_0" and not Path(projection).exists():
+        projection = DEFAULT_Q4_PROJECTION
     path = DEFAULT_MODEL if path is None else Path(path)
     if path.is_dir():
         fields, tensors, origin = read_checkpoint(path)
