@@ -55,7 +55,7 @@ def prompts() -> None:
 
 @command.command("devices")
 @click.option("--sim", type=click.IntRange(1, 63), help="Also so many simulated devices.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, 600), default=20.0, help="Seconds for each driver.  [default: 20]")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, 600), default=20.0, help="Seconds for each driver.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def devices(sim, timeout_s, as_json) -> None:
     """Every device: name, architecture, memory, driver, link, and which device may reach which.
