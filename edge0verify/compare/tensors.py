@@ -32,6 +32,12 @@ def compare(evidence: Evidence, *, policy: Policy = DEFAULT, threads: int = 2) -
     Raises InputError where the sides cannot be compared at all: unlike shapes or dtypes, unknown kind. A side without
     the tensor, and a tensor without elements, is INCONCLUSIVE.
     """
+    # Inf and NaN are what is looked for here; numpy need not say it a second time.
+    with np.errstate(all="ignore"):
+        return _compare(evidence, policy, threads)
+
+
+def _compare(evidence: Evidence, policy: Policy, threads: int) -> list[LayerResult]:
     comparator = comparators.find(evidence.kind)
     missing = [name for name, side in (("a", evidence.a), ("b", evidence.b)) if not side.present(evidence.kind)]
     if missing:
@@ -77,8 +83,13 @@ def _run(evidence: Evidence, comparator: ModuleType, parts: list[slice], threads
     """Chunks in order, so that the sums, and with them the report, do not depend on the number of threads."""
     if threads <= 1 or len(parts) == 1:
         return (_chunk(evidence, comparator, part) for part in parts)
+
+    def quiet(part: slice) -> Chunk:
+        with np.errstate(all="ignore"):  # each thread has a state of its own
+            return _chunk(evidence, comparator, part)
+
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(lambda part: _chunk(evidence, comparator, part), parts))
+        return list(pool.map(quiet, parts))
 
 
 def _chunk(evidence: Evidence, comparator: ModuleType, part: slice) -> Chunk:

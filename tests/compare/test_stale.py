@@ -122,3 +122,13 @@ class TestNegative:
     def test_noise_is_not_stale(self):
         noise = np.random.default_rng(1).standard_normal((97, 64)).astype(np.float32)
         assert "stale" not in only(pair(rows_side("mmvq"), edited(rows_side("w11"), rows=at(slice(None), noise)), keys=KEYS)).causes
+
+
+def test_rows_of_a_large_tensor_are_searched_window_by_window(monkeypatch):
+    monkeypatch.setattr("edge0verify.compare.causes.match.WINDOW", 32 * 64)
+    near = edited(rows_side("w11"), rows=take(41, 39))
+    assert only(pair(rows_side("mmvq"), near, keys=KEYS)).causes["stale"] == 64
+    far = edited(replace(rows_side("w11"), t=None, bound=None), rows=take(41, 2))
+    assert "stale" not in only(pair(replace(rows_side("w11"), t=None, bound=None), far, keys=KEYS)).causes
+    monkeypatch.setattr("edge0verify.compare.causes.match.WINDOW", 97 * 64)
+    assert only(pair(replace(rows_side("w11"), t=None, bound=None), far, keys=KEYS)).causes["stale"] == 64

@@ -15,6 +15,8 @@ WIDTH = 8
 """Columns that are matched together: as narrow as the narrowest tile."""
 COMMON = 4
 """A chunk of bits that more rows than this hold (zeros, say) tells nothing about where a row came from."""
+WINDOW = 1 << 26
+"""Elements whose rows are searched for each other; of more, rows are searched for near their own place, window by window."""
 SAMPLED = 256
 """Rows that are searched for by value before all of them are."""
 _MULTIPLIERS = np.random.default_rng(7).integers(1, 2**63, WIDTH, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
@@ -37,10 +39,13 @@ def chunk_keys(bits: np.ndarray) -> np.ndarray:
 
 def row_keys(bits: np.ndarray) -> np.ndarray:
     """uint64 [n]: a hash of each row."""
-    keys = chunk_keys(bits)
-    weights = np.random.default_rng(11).integers(1, 2**63, keys.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    n, m = bits.shape
+    weights = np.random.default_rng(11).integers(1, 2**63, -(-m // WIDTH), dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    out, step = np.empty(n, np.uint64), max(1, WINDOW // max(1, m))
     with np.errstate(over="ignore"):
-        return (keys * weights).sum(axis=1, dtype=np.uint64)
+        for lo in range(0, n, step):
+            out[lo : lo + step] = (chunk_keys(bits[lo : lo + step]) * weights).sum(axis=1, dtype=np.uint64)
+    return out
 
 
 def by_bits(found: np.ndarray, broken: Mask, source: np.ndarray, usable: Mask | None) -> np.ndarray:
@@ -49,6 +54,19 @@ def by_bits(found: np.ndarray, broken: Mask, source: np.ndarray, usable: Mask | 
     found [n, m], source [k, m]: unsigned integers. Only elements of source that are `usable` (bool [k, m]; None: all) count.
     Columns are matched eight at a time, and the row that most of them name wins.
     """
+    step = max(1, WINDOW // max(1, found.shape[1]))
+    if len(found) <= step:
+        return _by_bits(found, broken, source, usable)
+    parts = []
+    for lo in range(0, len(found), step):
+        part = slice(lo, lo + step)
+        origin = _by_bits(found[part], broken[part], source[part], None if usable is None else usable[part])
+        parts.append(np.where(origin >= 0, origin + lo, -1))
+    return np.concatenate(parts)
+
+
+def _by_bits(found: np.ndarray, broken: Mask, source: np.ndarray, usable: Mask | None) -> np.ndarray:
+    """`by_bits` of rows that fit one window."""
     n, chunks = len(found), -(-found.shape[1] // WIDTH)
     wanted = _per_chunk(broken, any_of=True)
     good = None if usable is None else _per_chunk(usable, any_of=False)
