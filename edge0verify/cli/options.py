@@ -104,6 +104,13 @@ def thread_count(threads: int | None) -> int:
     return threads or len(os.sched_getaffinity(0))
 
 
+def open_model(path: Path | None, projection: Path | None):
+    """The model of -m and --projection."""
+    from edge0verify.model import load_model
+
+    return load_model(path, projection)
+
+
 def read_rows(text: str | None, tokens: int) -> slice:
     """'A:B' as a slice of token positions that is not empty; InputError otherwise."""
     if text is None:
