@@ -174,7 +174,7 @@ def _manifest(request: RunRequest, variants: Mapping[str, str], kernels: Kernels
         prompt=PromptInfo(sha256=prompt_sha256(request.tokens), tokens=len(request.tokens)),
         variants=dict(variants),
         flags=dict(request.flags),
-        device=_device(kernels, split),
+        device=request.device or _device(kernels, split),
         split=split.split.layers_by_device if split is not None else (),
         signature=Signature(tensors=(), layers=(), rows=0),
         level=levels.check_level(request.level),
