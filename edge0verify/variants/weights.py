@@ -11,7 +11,7 @@ from edge0verify.model import Model
 from .kernels import Kernels
 
 _packed: WeakKeyDictionary[Model, WeakKeyDictionary[Any, dict[str, Any]]] = WeakKeyDictionary()
-"""Model -> compiled module or device -> tensor name -> weights.  Both are held weakly: a device that is gone takes its weights along."""
+"""Model -> compiled module or device -> tensor name -> weights.  Held weakly: a device that is gone takes its weights along."""
 
 
 @dataclass(frozen=True)

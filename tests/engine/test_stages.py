@@ -128,7 +128,8 @@ class TestVariantsPerLayer:
 
         def rows(variants):
             seen = {}
-            Engine(model, variants=variants, threads=1).prefill(tokens, tap=lambda layer, name, at, value: seen.setdefault((layer, name), value))
+            engine = Engine(model, variants=variants, threads=1)
+            engine.prefill(tokens, tap=lambda layer, name, at, value: seen.setdefault((layer, name), value))
             return seen
 
         plain, mixed = rows({}), rows({(2, "A"): "mmq"})
