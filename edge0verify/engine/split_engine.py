@@ -138,6 +138,7 @@ class SplitEngine(Engine):
         with self._told(layer, "embedding", device):
             try:
                 there, out = ops.upload(ids), ops.buffer(4 * len(ids) * width)
+                self.runtime.synchronise(device)  # the stream of the kernel does not wait for the upload's
                 sizes = ctypes.c_int64(len(ids)), ctypes.c_int(width)
                 self._run(device, "e0_gather_rows", -(-len(ids) * width // 256), self._table, there, out, *sizes)
                 self.runtime.synchronise(device, self._streams[device])
@@ -156,6 +157,7 @@ class SplitEngine(Engine):
         with self._told(layer, "hand-off", target):
             try:
                 here, there = ops[0].upload(x), ops[1].buffer(x.nbytes)
+                runtime.synchronise(source)
                 hop, size, blocks = self._hand_off(source, x.nbytes), ctypes.c_int64(x.nbytes), -(-x.nbytes // MOVE_BYTES)
                 event = runtime.event(source)
                 self._run(source, "e0_move_bytes", blocks, here, hop, size)

@@ -65,6 +65,7 @@ class Bench:
         """Bytes into memory by its owner's own path."""
         if to.kind == "device":
             self.runtime.copy(to, data)
+            self.runtime.synchronise(to.device)  # other streams do not wait for a copy's last part
         else:
             to.array()[:] = data
 

@@ -13,7 +13,7 @@ import numpy as np
 from edge0verify.runtime.protocol import Argument, Buffer, Device, DeviceError, Pointer
 
 # Numbers that both drivers share.
-HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
+HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, BY_ADDRESS = 1, 2, 3, 4
 STREAM_NON_BLOCKING = 1
 HOST_PORTABLE, HOST_MAPPED = 1, 2
 MANAGED_GLOBAL = 1
@@ -149,11 +149,16 @@ class GpuRuntime:
             HOST_TO_DEVICE if isinstance(source, np.ndarray) else DEVICE_TO_HOST if isinstance(to, np.ndarray) else DEVICE_TO_DEVICE
         )
         address = [side.ctypes.data if isinstance(side, np.ndarray) else side.pointer for side in (to, source)]
+        if any(isinstance(side, Buffer) and side.kind != "device" for side in (to, source)):
+            kind = BY_ADDRESS
         kind = self._copy_kind(kind)
         if source.nbytes == 0:
             return
         if stream is None:
             self._call("Memcpy", *address, source.nbytes, kind)
+            if isinstance(source, np.ndarray):
+                # From pageable memory the call may return when the bytes are staged; a stream of its own does not wait for them.
+                self._call("StreamSynchronize", self._null_stream())
         else:
             self._call("MemcpyAsync", *address, source.nbytes, kind, stream.value)
 
