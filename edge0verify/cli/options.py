@@ -69,7 +69,7 @@ def split_options(command):
 
 
 @contextmanager
-def open_split(model, text, knobs, seed, mistake, variants, threads):
+def open_split(model, text, knobs, seed, mistake, variants, threads, route=None):
     """The engine of --split, closed at the end; None where there is no split.
 
     A device that fails during the block ends the program with what is known of it and exit 1, an absent one with exit 3.
@@ -87,7 +87,7 @@ def open_split(model, text, knobs, seed, mistake, variants, threads):
     runtime = None
     try:
         runtime = open_runtime(split, knobs=knobs, seed=seed)
-        yield SplitEngine(model, split, runtime, mistake=mistake, variants=variants or None, threads=threads)
+        yield SplitEngine(model, split, runtime, mistake=mistake, variants=variants or None, threads=threads, route=route)
     except Absent as error:
         click.echo(f"INCONCLUSIVE: {error}", err=True)
         raise click.exceptions.Exit(3) from error

@@ -10,6 +10,7 @@ import numpy as np
 from edge0verify.engine import native
 from edge0verify.engine.float_ops import FloatOps
 from edge0verify.engine.rope import RopeTable, rotate
+from edge0verify.engine.route_flags import RouteCount, RouteFlags
 from edge0verify.engine.step import Step, row_keys
 from edge0verify.model import Model
 from edge0verify.records.errors import InputError
@@ -27,6 +28,7 @@ class Engine:
     decoded weights, no activation quantisation.  threads: default all processors.  chunk: tokens that go through all layers
     together; no result depends on it.
     kernels_for(layer, stage): other kernels for one layer's stage ('D', 'A1', 'A2', 'U', 'linear'), or None.
+    route: flags that change routes by design; `routed` counts what they did.
 
     Everything but the four stages is the same for every variant; see kernels/engine/README.md for the order of operations.
     """
@@ -41,6 +43,7 @@ class Engine:
         threads: int | None = None,
         chunk: int = 512,
         kernels_for: Callable[[Any, str], Any] | None = None,
+        route: RouteFlags | None = None,
     ) -> None:
         if chunk < 1:
             raise InputError(f"chunk: expected at least 1 token, found {chunk}")
@@ -50,6 +53,8 @@ class Engine:
         self.chunk = chunk
         self.threads = native.default_threads() if threads is None else threads
         self.float_mode = float_mode
+        self.route = route if route is not None and route.changes else None
+        self.routed = RouteCount()
         if float_mode:
             self.ops: Any = FloatOps(model, self.threads)
         else:
@@ -188,12 +193,19 @@ class Engine:
         h = native.rmsnorm(x, self._norms[prefix + "ffn_norm.weight"], c.eps, threads)
         emit("ffn-in", h)
         logits = native.dense(self._routers[layer], h, threads)
-        ids, weights = native.route(logits, c.k, threads)
+        ids, weights = self._routes(layer, logits)
         emit("route-logits", logits)
         emit("route-ids", ids)
         emit("route-weights", weights)
         native.add(x, ops.experts(layer, h, ids, weights, emit, capture), threads)
         return x
+
+    def _routes(self, layer: int | str, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.route is None:
+            return native.route(logits, self.config.k, self.threads)
+        made = self.route.choose(layer, logits, self.config.k, self.threads)
+        self.routed.add(made)
+        return made.ids, made.weights
 
     def _drafter_layer(self, hidden: np.ndarray, next_tokens: np.ndarray, tap: Tap | None, names: Names) -> np.ndarray:
         if not self.config.mtp_layers:

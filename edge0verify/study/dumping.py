@@ -18,6 +18,7 @@ import numpy as np
 from edge0verify.dump import levels
 from edge0verify.dump.writer import DumpWriter
 from edge0verify.engine import Engine, Generation, Step, generate
+from edge0verify.engine.route_flags import RouteFlags
 from edge0verify.engine.quant_ops import variant_names
 from edge0verify.engine.split_engine import SplitEngine
 from edge0verify.engine.step import row_keys
@@ -83,7 +84,8 @@ def run(
         raise InputError(f"{model.path}: expected quantised weights for variants, found float ones; run it without variants")
     named = variant_names(request.variants) if model.quantised else {}
     engine = split or Engine(
-        model, kernels=kernels, variants=named or None, float_mode=not model.quantised, threads=request.threads
+        model, kernels=kernels, variants=named or None, float_mode=not model.quantised, threads=request.threads,
+        route=RouteFlags.of(request.flags, model.config),
     )
     if model.quantised:
         named = {stage: choice.asked.name for stage, choice in engine.ops.choices.items()}

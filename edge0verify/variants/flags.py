@@ -18,12 +18,15 @@ FUSED = "STRATA_LATENT_FUSED"
 FUSED_Q3K = "STRATA_LAT_FUSED_Q3K"
 TAIL_SKIP = "STRATA_ROUTE_TAIL_SKIP"
 PRIOR = "STRATA_ROUTE_PRIOR"
+RESIDENT = "STRATA_ROUTE_RESIDENT"
 
 SWITCHES = (DU, MMQ, FUSED, FUSED_Q3K)
 """Flags that choose a kernel: 0 or 1."""
 BY_DESIGN = (TAIL_SKIP, PRIOR)
-"""Flags that change the output by design; any value."""
-KNOWN = (*SWITCHES, *BY_DESIGN)
+"""Flags that change the output by design; any value here, since other engines may give them other ones. What they mean in this
+engine, and which values it takes, is for `engine.route_flags` to say."""
+KNOWN = (*SWITCHES, *BY_DESIGN, RESIDENT)
+"""RESIDENT names the experts that PRIOR favours; alone it changes nothing."""
 
 
 @dataclass(frozen=True)
@@ -84,5 +87,15 @@ def variants_of(flags: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def by_design(flags: Mapping[str, str | None]) -> tuple[str, ...]:
-    """The flags in effect that declare a changed output, as 'NAME=VALUE'."""
-    return tuple(f"{name}={flags[name]}" for name in BY_DESIGN if flags.get(name) not in (None, "", "0"))
+    """The flags in effect that declare a changed output, as 'NAME=VALUE'; the resident experts where a prior favours them."""
+    found = [name for name in BY_DESIGN if _in_effect(flags.get(name))]
+    if PRIOR in found and flags.get(RESIDENT):
+        found.append(RESIDENT)
+    return tuple(f"{name}={flags[name]}" for name in found)
+
+
+def _in_effect(value: str | None) -> bool:
+    try:
+        return value not in (None, "") and float(value) != 0
+    except ValueError:
+        return True
