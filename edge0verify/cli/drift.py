@@ -28,10 +28,11 @@ OVER = ("variants", "runs", "threads", "batch", "context")
 @click.option("--wide", metavar="VARIANT", help="Over batch: what widths above 1 run, as engines do that choose by width.")
 @click.option("--contexts", metavar="N,N", help="Over context: lengths.  [default: powers of two from 32, and the whole prompt]")
 @click.option("--steps", type=click.IntRange(1, 256), default=16, show_default=True, help="Over context: tokens after each.")
+@options.device_option()
 @options.threads_option
 @options.json_option
 def command(over, stage, variant, reference, model, projection, prompt, prompt_file, runs, engine, timeout, wide, contexts, steps,
-            threads, json_to) -> int:
+            device, threads, json_to) -> int:
     """Measure how far numbers drift that should not, or may.
 
     \b
@@ -47,45 +48,63 @@ def command(over, stage, variant, reference, model, projection, prompt, prompt_f
       edge0verify drift --over runs --stage A --variant mmq --runs 3
       edge0verify drift --over batch --stage A --variant mmvq --wide mmq
       edge0verify drift --over context --stage D --variant mmq --prompt code
+      edge0verify drift --over batch --stage D --variant w11 --device cuda:0
 
     \b
     Exit code: 0 stable, or drift that conforms; 1 a fault; 2 input error; 3 nothing was proven, or the reference is suspect.
     """
+    from edge0verify.records.errors import InputError
     from edge0verify.report.drift_text import drift_text
+    from edge0verify.study.drift_device import refused
+    from edge0verify.study.environment import environment
+    from edge0verify.study.on_device import Refused, close_kernels, open_kernels
     from edge0verify.study.pair import canonical, describe_prompt
 
     loaded = options.open_model(model, projection)
     chosen = canonical(stage, variant) if variant else None
     by = canonical(stage, reference)
     count = options.thread_count(threads)
+    place = options.read_device(device)
+    if engine is not None and device is not None:
+        raise InputError("--device: expected without --engine, which runs where it likes")
     name, tokens = options.read_prompt(loaded, prompt, prompt_file)
-    with progress_bar() as progress:
-        if over == "variants":
-            from edge0verify.study.drift import over_variants
+    kernels = None
+    try:
+        with progress_bar() as progress:
+            kernels = open_kernels(place, threads=count)
+            if over == "variants":
+                from edge0verify.study.drift import over_variants
 
-            found = over_variants(loaded, stage, variant=chosen, reference=by, threads=count, progress=progress)
-        elif over in ("runs", "threads"):
-            from edge0verify.study.drift_runs import RunsRequest, over_runs
+                found = over_variants(loaded, stage, variant=chosen, reference=by, threads=count, kernels=kernels,
+                                      progress=progress)
+            elif over in ("runs", "threads"):
+                from edge0verify.study.drift_runs import RunsRequest, over_runs
 
-            asked = [("--model", model), ("--projection", projection), ("--file", prompt_file)]
-            arguments = [word for flag, value in asked if value is not None for word in (flag, str(value))]
-            request = RunsRequest(
-                model=loaded, over=over, stage=stage, variant=chosen or "mmvq", reference=by, runs=runs, threads=count,
-                arguments=(*arguments, "--prompt", prompt), engine=engine, timeout_s=timeout,
-                prompts=() if engine else (describe_prompt(name, tokens),))
-            found = over_runs(request, progress=progress)
-        elif over == "batch":
-            from edge0verify.study.drift_batch import over_batch
+                asked = [("--model", model), ("--projection", projection), ("--file", prompt_file), ("--device", device)]
+                arguments = [word for flag, value in asked if value is not None for word in (flag, str(value))]
+                request = RunsRequest(
+                    model=loaded, over=over, stage=stage, variant=chosen or "mmvq", reference=by, runs=runs, threads=count,
+                    arguments=(*arguments, "--prompt", prompt), engine=engine, timeout_s=timeout,
+                    prompts=() if engine else (describe_prompt(name, tokens),),
+                    environment={} if engine else environment(kernels, count))
+                found = over_runs(request, progress=progress)
+            elif over == "batch":
+                from edge0verify.study.drift_batch import over_batch
 
-            found = over_batch(loaded, name, tokens, stage, chosen or "mmvq", wide=canonical(stage, wide) if wide else None,
-                               threads=count, progress=progress)
-        else:
-            from edge0verify.study.drift_context import over_context
+                found = over_batch(loaded, name, tokens, stage, chosen or "mmvq", wide=canonical(stage, wide) if wide else None,
+                                   threads=count, kernels=kernels, progress=progress)
+            else:
+                from edge0verify.study.drift_context import over_context
 
-            if chosen is None:
-                raise click.UsageError("--over context: expected --variant")
-            found = over_context(loaded, name, tokens, stage, chosen, reference=by, contexts=_lengths(contexts), steps=steps,
-                                 threads=count, progress=progress)
+                if chosen is None:
+                    raise click.UsageError("--over context: expected --variant")
+                found = over_context(loaded, name, tokens, stage, chosen, reference=by, contexts=_lengths(contexts), steps=steps,
+                                     threads=count, kernels=kernels, progress=progress)
+    except Refused as error:
+        found = refused(error, over=over, stage=stage, variant=chosen, reference=by, model=loaded, device=place,
+                        prompt=describe_prompt(name, tokens))
+    finally:
+        close_kernels(kernels)
     if json_to != "-":
         click.echo(drift_text(found))
     if json_to is not None:

@@ -39,9 +39,12 @@ def _print(ctx: click.Context, _: click.Parameter, what: str | None) -> None:
 @click.option("--allow-refused", is_flag=True, help="Let it pass although the library refuses some shapes.")
 @click.option("--print", type=click.Choice(("header", "example")), is_eager=True, expose_value=False, callback=_print,
               help="Print the C header, or a whole kernel for stage D, and end.")
+@options.device_option("the built-in kernel")
 @options.threads_option
 @options.json_option
-def command(stage, variant, fmt, shape, seed, isa, library, symbol, writes, timeout_s, allow_refused, threads, json_to) -> int:
+def command(
+    stage, variant, fmt, shape, seed, isa, library, symbol, writes, timeout_s, allow_refused, device, threads, json_to,
+) -> int:
     """Test one kernel alone: fresh inputs from a seed, adversarial ones, guards, its bound and the bias test.
 
     With --library a kernel of your own is called in a process of its own, by the C signatures of kernels/edge0_kernel.h, and
@@ -51,6 +54,7 @@ def command(stage, variant, fmt, shape, seed, isa, library, symbol, writes, time
     Examples:
       edge0verify kernel --stage D --variant w11
       edge0verify kernel --stage A --variant mmq --shape 96,5,512 --seed 7
+      edge0verify kernel --stage D --variant w11 --device cuda:0
       edge0verify kernel --stage D --variant mmvq --library ./k.so --symbol my_kernel --writes d-xl
 
     \b
@@ -66,6 +70,8 @@ def command(stage, variant, fmt, shape, seed, isa, library, symbol, writes, time
         raise InputError("kernel: expected --library and --symbol together, found one of them")
     if library is None and writes is not None:
         raise InputError("kernel: --writes speaks of a library, found no --library")
+    if device is not None and (library is not None or isa is not None):
+        raise InputError(f"--device: expected without {'--library' if library is not None else '--isa'}, which is for this processor")
     with ExitStack() as stack:
         libraries = None
         if library is not None:
@@ -81,13 +87,14 @@ def command(stage, variant, fmt, shape, seed, isa, library, symbol, writes, time
             threads=options.thread_count(threads),
             libraries=libraries,
             allow_refused=allow_refused,
+            device=options.read_device(device),
         )
         with progress_bar() as progress:
             report = verify(request, progress)
     if json_to != "-":
         click.echo(kernel_text(report))
     if json_to is not None:
-        options.write_text(json_to, report.verdict.dumps())
+        options.write_text(json_to, options.with_command(report.verdict).dumps())
     return report.verdict.exit_code
 
 

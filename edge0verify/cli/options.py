@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from edge0verify.records import status as statuses
 from edge0verify.records.errors import InputError
 
 STAGES = ("D", "A", "U")
@@ -56,6 +57,37 @@ def json_option(command):
         metavar="FILE|-",
         help="Write the verdict as JSON to a file, or to standard output instead of the table.",
     )(command)
+
+
+def device_option(what: str = "the kernels"):
+    """--device."""
+    return click.option(
+        "--device", metavar="NAME", help=f"Where {what} run: cpu, cuda:0, hip:0, sim:0 or gfx11emu.  [default: cpu]"
+    )
+
+
+def read_device(device: str | None) -> str:
+    """A device's name, 'cpu' where none is given; InputError for a name that no runtime has."""
+    from edge0verify.study.on_device import CPU, check_name
+
+    return check_name(CPU if device is None else device)
+
+
+@contextmanager
+def open_device(device: str | None, threads: int):
+    """The kernels of --device, closed at the end; what the device refuses or loses ends the program with the reason."""
+    from edge0verify.study.on_device import Refused, close_kernels, open_kernels, settled
+
+    kernels = None
+    try:
+        kernels = open_kernels(read_device(device), threads=threads)
+        yield kernels
+    except Refused as error:
+        status, reason = settled(error)
+        click.echo(f"{status}: {reason}", err=True)
+        raise click.exceptions.Exit(statuses.exit_code(status)) from error
+    finally:
+        close_kernels(kernels)
 
 
 def split_options(command):
@@ -177,6 +209,16 @@ def read_variants(chosen: str | None, flags: str | None) -> tuple[dict[str, str 
     return {}, variants
 
 
+def read_route(flags, model):
+    """The route flags among `flags`; a line on standard error for one that cannot act. InputError for a value without meaning."""
+    from edge0verify.engine.route_flags import RouteFlags
+
+    route = RouteFlags.of(flags, model.config)
+    if route.idle():
+        click.echo(f"edge0verify: {route.idle()}", err=True)
+    return route
+
+
 def read_side(side: str, variant: str | None, flags: str | None, stage: str | None) -> dict[str, str]:
     """Variants per part (D, A1, A2, U) that one side of a comparison is given by name (for `stage`) or by flags; {} by neither.
 
@@ -206,6 +248,15 @@ def read_dump_layers(text: str | None) -> tuple[int | str, ...] | None:
     numbers = ",".join(word for word in words if word != "mtp")
     found = read_layers(numbers, 1000) if numbers else ()
     return (*found, "mtp") if "mtp" in words else found
+
+
+def with_command(verdict):
+    """The verdict with the command line that asked for it, so that a report can say how to repeat it."""
+    import shlex
+    from dataclasses import replace
+
+    words = click.get_current_context().obj
+    return replace(verdict, environment={**verdict.environment, "command": shlex.join(words)}) if words else verdict
 
 
 def make_parent(path: Path) -> None:

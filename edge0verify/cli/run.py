@@ -8,6 +8,7 @@ import click
 
 from edge0verify.cli import options
 from edge0verify.cli.progress import progress_bar
+from edge0verify.records.errors import InputError
 
 
 @click.command("run")
@@ -16,7 +17,7 @@ from edge0verify.cli.progress import progress_bar
 @click.option("-f", "--file", "prompt_file", type=click.Path(path_type=Path), help="Take the prompt from a text file.")
 @click.option("--tokens", type=click.IntRange(min=1), help="Use only the first tokens of the prompt.")
 @click.option("--set", "chosen", metavar="STAGE=VARIANT,...", help="Variants, e.g. D=w11,A=mmq.  [default: mmvq everywhere]")
-@click.option("--flags", metavar="'NAME=VALUE ...'", help="Choose the variants by engine flags instead; '' means all unset.")
+@click.option("--flags", metavar="'NAME=VALUE ...'", help="Choose variants and routes by engine flags instead; '' means all unset.")
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The dump to write; its folder is created.")
 @click.option("--level", default="replay", show_default=True, help="What to keep: outputs, replay, full, sketch or hash.")
 @click.option("--generate", type=click.IntRange(min=0), default=0, show_default=True, help="Tokens to generate after the prompt.")
@@ -24,10 +25,11 @@ from edge0verify.cli.progress import progress_bar
 @click.option("--compress", type=click.Choice(["gzip", "lzf"]), help="Compress the tensors.")
 @click.option("--overwrite", is_flag=True, help="Replace a dump of that name.")
 @options.split_options
+@options.device_option("the stages")
 @options.threads_option
 def command(
     model, projection, prompt, prompt_file, tokens, chosen, flags, out, level, generate, drafter, compress, overwrite, split, knobs,
-    seed, mistake, threads,
+    seed, mistake, device, threads,
 ) -> int:
     """Run the engine over a prompt and write the tensors of the run to a dump.
 
@@ -42,7 +44,9 @@ def command(
     Examples:
       edge0verify run --prompt long --set D=w11,A=mmq -o dumps/x.h5 --level replay
       edge0verify run --prompt prose --tokens 64 --split 0-2@sim:0,3-5@sim:1 -o dumps/s.h5
+      edge0verify run --prompt prose --device cuda:0 -o dumps/c.h5
       edge0verify run --prompt prose --flags "STRATA_LATENT_MMQ=1" --generate 64 -o dumps/y.h5
+      edge0verify run --prompt prose --flags "STRATA_ROUTE_TAIL_SKIP=0.1" -o dumps/t.h5
     """
     from edge0verify.cli.origin import origin
     from edge0verify.model import decode, load_model
@@ -50,6 +54,7 @@ def command(
 
     set_by_flags, variants = options.read_variants(chosen, flags)
     loaded = load_model(model, projection)
+    route = options.read_route(set_by_flags, loaded)
     _, ids = options.read_prompt(loaded, prompt, prompt_file)
     options.make_parent(out)
     commit, dirty = origin()
@@ -68,8 +73,14 @@ def command(
         commit=commit,
         dirty=dirty,
     )
-    with progress_bar() as progress, options.open_split(loaded, split, knobs, seed, mistake, variants, request.threads) as engine:
-        result = run(request, progress=lambda done, total: progress("running", done, total), split=engine)
+    if device is not None and split is not None:
+        raise InputError("--device: expected without --split, which names devices of its own")
+    with (
+        progress_bar() as progress,
+        options.open_split(loaded, split, knobs, seed, mistake, variants, request.threads, route) as engine,
+        options.open_device(device, request.threads) as kernels,
+    ):
+        result = run(request, progress=lambda done, total: progress("running", done, total), split=engine, kernels=kernels)
     found = result.manifest
     if result.generation is not None:
         click.echo(decode(result.generation.tokens[result.generation.tokens < loaded.config.bos]).decode("utf-8", "replace"))

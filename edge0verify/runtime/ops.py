@@ -12,6 +12,8 @@ from edge0verify.numerics.blocks import POISON_F32_BITS
 from edge0verify.runtime.protocol import Argument, Buffer, Runtime
 
 POISON_CODES, POISON_F16 = 0x80, 0x7EE0
+POISON = {"f32": (POISON_F32_BITS, 4), "f16": (POISON_F16, 2), "codes": (POISON_CODES, 1)}
+"""Kind of output -> the value that it is preset to, and its bytes."""
 BLOCK_BYTES = {"Q8_0": (32, 34), "Q4_0": (32, 18), "IQ4_NL": (32, 18), "Q3_K": (256, 110)}
 TILE_ROWS, TILE_TOKENS = 128, 64  # as in kernels/portable/tiles.h
 COUNTERS = 256
@@ -90,10 +92,12 @@ class DeviceOps:
         return out
 
     def _poisoned(self, count: int, kind: str) -> Buffer:
-        value, width = {"f32": (POISON_F32_BITS, 4), "f16": (POISON_F16, 2), "codes": (POISON_CODES, 1)}[kind]
-        out = self.buffer(count * width)
-        self.runtime.memset(out, value, width, self.stream)
+        out = self.buffer(count * POISON[kind][1])
+        self._poison(out, kind)
         return out
+
+    def _poison(self, out: Buffer, kind: str) -> None:
+        self.runtime.memset(out, *POISON[kind], self.stream)
 
     def weights(self, fmt: str, raw: np.ndarray, *, rows: int, experts: int = 1) -> DeviceWeights:
         """GGUF rows uint8 [experts * rows, bytes] (any leading shape) into memory of their own, kept until free_weights()."""

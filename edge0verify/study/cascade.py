@@ -9,6 +9,7 @@ from edge0verify.compare import movement
 from edge0verify.model import Model
 from edge0verify.records.status import INCONCLUSIVE
 from edge0verify.records.verdict import Verdict
+from edge0verify.study.on_device import CPU, close_kernels, open_kernels
 from edge0verify.study.spread import FOUR, EngineFor, Voices, plan_for, yardstick
 
 __all__ = ["FOUR", "plan_for", "top8_movement", "with_top8"]
@@ -23,12 +24,21 @@ def top8_movement(
     threads: int = 1,
     engine_for: EngineFor | None = None,
     progress: Callable[[str, int, int], None] | None = None,
+    device: str = CPU,
 ) -> dict:
     """The verdict's `top8` field: the four prompts through the whole model, stage on a against stage on b.
 
     Its `spread` says how far the accepted variants, a and b left out unless they are the reference, differ among themselves.
     """
-    voices = Voices(model, stage, threads=threads, engine_for=engine_for, progress=progress)
+    kernels = open_kernels(device, threads=threads)
+    voices = Voices(model, stage, threads=threads, engine_for=engine_for, progress=progress, kernels=kernels)
+    try:
+        return _moved(voices, a, b)
+    finally:
+        close_kernels(kernels)
+
+
+def _moved(voices: Voices, a: str, b: str) -> dict:
     return {**movement(voices[a].last, voices[b].last), "spread": yardstick(voices, a, b)}
 
 

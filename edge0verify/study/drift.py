@@ -22,6 +22,7 @@ def over_variants(
     reference: str = "mmvq",
     threads: int = 1,
     engine_for: EngineFor | None = None,
+    kernels: Kernels | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Drift:
     """All pairs of accepted variants of `stage` on the four prompts.
@@ -33,7 +34,8 @@ def over_variants(
     if variant is not None and variant not in names:
         known_names = ", ".join(names)
         raise InputError(f"variant {variant} of stage {stage}: expected one with a kernel for the weights, one of {known_names}")
-    voices = Voices(model, stage, threads=threads, engine_for=engine_for, progress=progress)
+    kernels = kernels or Kernels(threads=threads)
+    voices = Voices(model, stage, threads=threads, engine_for=engine_for, progress=progress, kernels=kernels)
     known = distances(voices, names)
     wrong = far(known)
     suspect = [f"the reference {name} is suspect: {far_text(name, known)}" for name in wrong if name == reference]
@@ -56,4 +58,4 @@ def over_variants(
     prompts = [{"name": name} for name in voices.prompts]
     return Drift(over="variants", status=status, reasons=reasons, stage=stage, variant=variant, reference=reference,
                  model=describe_model(model), prompts=prompts, findings=findings,
-                 environment=environment(Kernels(threads=threads), threads))
+                 environment=environment(kernels, threads))

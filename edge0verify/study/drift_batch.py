@@ -91,13 +91,14 @@ def over_batch(
     widths: tuple[int, ...] = WIDTHS,
     threads: int = 1,
     engine_at: EngineAt | None = None,
+    kernels: Kernels | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Drift:
     """Each width against width 1.  wide: the variant that widths above 1 use, as engines do that choose kernels by width.
 
     engine_at(width) may build the engine.  A fault is what does not conform at some width; bits that differ are drift.
     """
-    kernels = Kernels(threads=threads)
+    kernels = kernels or Kernels(threads=threads)
 
     def build(width: int) -> Engine:
         name = wide if wide and width > 1 else variant

@@ -92,6 +92,7 @@ def over_context(
     steps: int = STEPS,
     threads: int = 1,
     engine_for: Callable[[str], Engine] | None = None,
+    kernels: Kernels | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Drift:
     """The first `contexts` tokens of a prompt, each continued by `steps` tokens by reference and variant.
@@ -99,7 +100,7 @@ def over_context(
     engine_for(name) may build the engines of `reference`, `variant` and the float oracle.  Tokens that differ are drift where both
     runs conform; what does not conform is a fault, also where every token is equal; a reference at fault makes it INCONCLUSIVE.
     """
-    kernels = Kernels(threads=threads)
+    kernels = kernels or Kernels(threads=threads)
 
     def build(name: str) -> Engine:
         if name == ORACLE:

@@ -49,6 +49,8 @@ class RunsRequest:
     prompts: tuple[dict[str, Any], ...] = ()
     engine: str | None = None
     timeout_s: float = 300.0
+    environment: dict[str, Any] = field(default_factory=dict)
+    """Of this project's own runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +122,7 @@ def over_runs(request: RunsRequest, *, progress: Tell | None = None) -> Drift:
     }
     return Drift(over=request.over, status=status, reasons=(*reasons, *(n for n in noted if not failures)), stage=request.stage,
                  variant=request.variant, reference=request.reference, model=_model(request), prompts=list(request.prompts),
-                 findings=findings)
+                 findings=findings, environment=request.environment)
 
 
 def _blame(own: Series) -> tuple[list[str], list[str]]:

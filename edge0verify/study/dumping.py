@@ -7,7 +7,6 @@ keys of generated rows are written at the end.
 from __future__ import annotations
 
 import hashlib
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,16 +17,16 @@ import numpy as np
 from edge0verify.dump import levels
 from edge0verify.dump.writer import DumpWriter
 from edge0verify.engine import Engine, Generation, Step, generate
-from edge0verify.engine.route_flags import RouteFlags
 from edge0verify.engine.quant_ops import variant_names
+from edge0verify.engine.route_flags import RouteFlags
 from edge0verify.engine.split_engine import SplitEngine
 from edge0verify.engine.step import row_keys
 from edge0verify.model import Model
 from edge0verify.numerics.blocks import Blocks
 from edge0verify.records.errors import InputError
 from edge0verify.records.manifest import DeviceInfo, EngineInfo, Manifest, PromptInfo, Signature
-from edge0verify.study.environment import processor
 from edge0verify.study.evidence import pair_keys
+from edge0verify.study.on_device import device_info
 from edge0verify.variants.kernels import Kernels
 
 ENGINE = "edge0verify"
@@ -188,8 +187,7 @@ def _manifest(request: RunRequest, variants: Mapping[str, str], kernels: Kernels
 def _device(kernels: Kernels, split: SplitEngine | None) -> DeviceInfo:
     """Where the stages ran."""
     if split is None:
-        system = f"{platform.system()} {platform.release()}"
-        return DeviceInfo(name=f"cpu: {processor()}", arch=f"{platform.machine()} {kernels.isa}", driver=system)
+        return device_info(kernels)
     used = [split.runtime.devices()[index] for index in split.split.devices]
     names, archs, links = ("; ".join(dict.fromkeys(words)) for words in zip(*((str(d), d.arch, d.link or "") for d in used)))
     return DeviceInfo(name=f"{split.split} ({names}: {used[0].name})", arch=archs, driver=used[0].driver, link=links or None)

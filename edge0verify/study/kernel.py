@@ -22,8 +22,9 @@ from edge0verify.study import kernel_cases
 from edge0verify.study.environment import environment
 from edge0verify.study.evidence import Scene, evidence
 from edge0verify.study.kernel_cases import Case, Inputs, Shape, Weights
-from edge0verify.study.kernel_guard import GuardedKernels, between_nans
+from edge0verify.study.kernel_guard import GuardedDeviceKernels, GuardedKernels, between_nans
 from edge0verify.study.kernel_library import WRITES, Called, Library
+from edge0verify.study.on_device import CPU, Refused, close_kernels, describe_kernels, settled
 from edge0verify.study.replay import PARTS, StageOutput
 from edge0verify.variants.registry import Choice, find, resolve
 
@@ -48,6 +49,8 @@ class Request:
     allow_refused: bool = False
     kernels: GuardedKernels | None = None
     """Other kernels to test than the product's own (tests plant faults with it)."""
+    device: str = CPU
+    """Where the built-in kernel runs that is tested; the one beside it runs here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +96,19 @@ def verify(request: Request, progress: Callable[[str, int, int], None] | None = 
     plan = [(part, case) for part in parts for case in _cases(request, part)]
     reports: list[CaseReport] = []
     runner = _Runner(request)
-    for at, (part, case) in enumerate(plan):
-        if progress:
-            progress("cases", at, len(plan))
-        reports.append(runner.run(part, case))
+    case = None
+    try:
+        runner.open()
+        for at, (part, case) in enumerate(plan):
+            if progress:
+                progress("cases", at, len(plan))
+            reports.append(runner.run(part, case))
+    except Refused as error:
+        status, reason = settled(error, f"{request.variant} on {request.device}" + (f", {part} {case.name}" if case else ""))
+        found = _verdict(request, runner, [])          # a device that failed takes what it said before along
+        return Report(replace(found, status=status, reasons=(reason,)), (), request.seed)
+    finally:
+        close_kernels(runner.tested)
     if progress:
         progress("cases", len(plan), len(plan))
     return Report(_verdict(request, runner, reports), tuple(reports), request.seed)
@@ -137,7 +149,7 @@ class _Runner:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.own = GuardedKernels(threads=request.threads)
-        self.tested = request.kernels or GuardedKernels(isa=request.isa, threads=request.threads)
+        self.tested = self.own
         self.launches: tuple[dict[str, int], dict[str, int]] = ({}, {})
         self.wanted: tuple[dict[str, None], dict[str, None]] = ({}, {})
         for part in PARTS.get(request.stage, (request.stage,)):
@@ -148,6 +160,13 @@ class _Runner:
         self.failures: list[str] = []
         self.inconclusive: list[str] = []
         self.endings: dict[str, int] = {}
+
+    def open(self) -> None:
+        """Makes the kernels that are tested; what an absent device raises passes through."""
+        if self.request.device == CPU:
+            self.tested = self.request.kernels or GuardedKernels(isa=self.request.isa, threads=self.request.threads)
+        else:
+            self.tested = GuardedDeviceKernels.on(self.request.device)
 
     def names(self, part: str) -> tuple[str, str]:
         """Canonical variant names of a and b: each side's contract."""
@@ -325,6 +344,10 @@ def _verdict(request: Request, runner: _Runner, reports: list[CaseReport]) -> Ve
     libraries = request.libraries or {}
     a = ", ".join(f"{lib.path.name}:{lib.symbol}" for lib in libraries.values()) or name
     found = {**environment(runner.tested, request.threads), "seed": request.seed, "cases": [r.as_dict() for r in reports]}
+    if request.device != CPU:
+        opened = runner.tested is not runner.own
+        facts = describe_kernels(runner.tested) if opened else {"device": request.device}
+        found |= {"device": request.device, "devices": {"a": facts, "b": describe_kernels(runner.own)}}
     results = [result for report in reports for result in report.results]
     return judge(
         results, stage=request.stage, a=a, b=other, engaged_a=replace(engaged[0], asked=a), engaged_b=engaged[1], reference=None,

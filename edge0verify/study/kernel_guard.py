@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from edge0verify.variants.device_kernels import DeviceKernels, kernels_on
 from edge0verify.variants.kernels import Kernels
 
 GUARD = 256
@@ -31,6 +32,21 @@ class GuardedKernels(Kernels):
         edges = [np.concatenate([b[:GUARD], b[-GUARD:]]) for b in self._buffers]
         self._buffers.clear()
         return sum(int((edge != GUARD_BYTE).sum()) for edge in edges)
+
+
+class GuardedDeviceKernels(DeviceKernels):
+    """The same for a device: guards lie in its own memory and are looked at when a call ends."""
+
+    @classmethod
+    def on(cls, device: str) -> GuardedDeviceKernels:
+        """The kernels of 'cuda:0'; raises Absent with the reason where it is not here."""
+        kernels = kernels_on(device, guarded=True)
+        kernels.__class__ = cls
+        return kernels
+
+    def touched(self) -> int:
+        """Guard bytes written since the last call."""
+        return self.ops.touched()
 
 
 def between_nans(x: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from edge0verify.model import Model
 from edge0verify.records.errors import InputError
 from edge0verify.records.evidence import Engagement, Evidence
 from edge0verify.records.verdict import LayerResult, Verdict
+from edge0verify.runtime.protocol import DeviceError
 from edge0verify.study.capture import StageInputs, capture
 from edge0verify.study.environment import environment
 from edge0verify.study.evidence import Scene, evidence
+from edge0verify.study.on_device import CPU, Refused, close_kernels, describe_kernels, open_kernels, settled
 from edge0verify.study.replay import PARTS, StageOutput, replay
 from edge0verify.variants.kernels import Kernels
 from edge0verify.variants.registry import Variant, find
@@ -39,6 +41,13 @@ class Request:
     rows: slice = field(default_factory=lambda: slice(None))
     threads: int = 1
     policy: Policy = DEFAULT
+    device_a: str = CPU
+    device_b: str = CPU
+    """Where a and b run: 'cpu', 'cuda:0', 'sim:1'; then they may be the same variant."""
+
+    @property
+    def devices(self) -> tuple[str, str]:
+        return self.device_a, self.device_b
 
 
 def canonical(stage: str, name: str) -> str:
@@ -66,7 +75,32 @@ def compare_variants(
     """
     names = (canonical(request.stage, request.a), canonical(request.stage, request.b))
     own = Kernels(threads=request.threads)
-    pick = kernels_for or (lambda side, layer: own)
+    here: dict[str, Kernels] = {CPU: own}
+    try:
+        for device in request.devices:                 # before the reference pass: what is absent is said at once
+            if device not in here:
+                here[device] = open_kernels(device, threads=request.threads)
+        pick = kernels_for or (lambda side, layer: here[request.devices["ab".index(side)]])
+        return _compare(request, names, own, pick, here, progress, observe, engine)
+    except Refused as error:
+        if kernels_for is not None:
+            raise
+        return refused(request, names, own, here, error)
+    finally:
+        for kernels in here.values():
+            close_kernels(kernels)
+
+
+def _compare(
+    request: Request,
+    names: tuple[str, str],
+    own: Kernels,
+    pick: KernelsFor,
+    here: dict[str, Kernels],
+    progress: Progress | None,
+    observe: Observe | None,
+    engine: Engine | None,
+) -> Verdict:
     report = progress or (lambda what, done, total: None)
     inputs = capture(
         request.model,
@@ -87,18 +121,23 @@ def compare_variants(
         outputs: list[StageOutput] = []
         for side, name in enumerate(names):
             kernels = pick("ab"[side], layer)
-            before = kernels.launches()
-            outputs.append(replay(request.model, request.stage, layer, name, inputs.tensors[layer], kernels))
-            _add(counts[side], before, kernels.launches())
+            try:
+                before = kernels.launches()
+                outputs.append(replay(request.model, request.stage, layer, name, inputs.tensors[layer], kernels))
+                _add(counts[side], before, kernels.launches())
+            except DeviceError as error:
+                error.add_note(f"{'ab'[side]}: {labels(request, names)[side]}, layer {layer}")
+                raise
             choices[side] = outputs[-1].choices
         results.extend(judge_layer(request, names, layer, inputs, outputs, observe))
     report("comparing", len(inputs.layers), len(inputs.layers))
     engaged = [engagement(name, c, n) for name, c, n in zip(names, choices, counts)]
-    return judge(
+    shown = labels(request, names)
+    verdict = judge(
         results,
         stage=request.stage,
-        a=names[0],
-        b=names[1],
+        a=shown[0],
+        b=shown[1],
         engaged_a=engaged[0],
         engaged_b=engaged[1],
         reference="mmvq",
@@ -106,8 +145,49 @@ def compare_variants(
         model=describe_model(request.model),
         prompt=describe_prompt(request.prompt, request.tokens),
         signature=signature(results, inputs),
-        environment=environment(own, request.threads),
+        environment=_environment(request, own, here),
     )
+    return _two_devices(request, names, verdict)
+
+
+def _two_devices(request: Request, names: tuple[str, str], verdict: Verdict) -> Verdict:
+    """Says of one variant on two devices whether they gave the same bits, which conforming alone does not ask for."""
+    if names[0] != names[1] or request.device_a == request.device_b or not verdict.totals["n"]:
+        return verdict
+    n, differ = verdict.totals["n"], verdict.totals["n"] - verdict.totals["equal"]
+    says = f"{differ} of {n} elements differ in their bits" if differ else f"all {n} elements are equal bit for bit"
+    note = f"{names[0]} on two devices, {request.device_a} and {request.device_b}: {says}"
+    return replace(verdict, totals={**verdict.totals, "notes": [note, *verdict.totals["notes"]]})
+
+
+def labels(request: Request, names: tuple[str, str]) -> tuple[str, str]:
+    """What a verdict calls the sides: the variants, each with its device where those differ."""
+    if request.device_a == request.device_b:
+        return names
+    return f"{names[0]} on {request.device_a}", f"{names[1]} on {request.device_b}"
+
+
+def refused(request: Request, names: tuple[str, str], own: Kernels, here: dict[str, Kernels], error: Exception) -> Verdict:
+    """The verdict where a device is absent, refuses or loses a kernel: its reason, and no number that came before it."""
+    status, reason = settled(error, "; ".join(getattr(error, "__notes__", [])))
+    shown = labels(request, names)
+    sides = [Engagement(asked=name, launches=None) for name in shown]
+    return replace(
+        judge([], stage=request.stage, a=shown[0], b=shown[1], engaged_a=sides[0], engaged_b=sides[1], reference="mmvq",
+              policy=request.policy, model=describe_model(request.model), prompt=describe_prompt(request.prompt, request.tokens),
+              environment=_environment(request, own, here)),
+        status=status,
+        reasons=(reason,),
+    )
+
+
+def _environment(request: Request, own: Kernels, here: dict[str, Kernels]) -> dict:
+    found = environment(own, request.threads)
+    if request.devices == (CPU, CPU):
+        return found
+    sides = {side: describe_kernels(here[name]) if name in here else {"device": name} for side, name in zip("ab", request.devices)}
+    binaries = {side: here[name].binary_sha256() for side, name in zip("ab", request.devices) if name in here}
+    return {**found, "device": ", ".join(dict.fromkeys(request.devices)), "devices": sides, "device_binaries": binaries}
 
 
 def judge_layer(

@@ -85,16 +85,18 @@ def plan_for(stage: str, variant: str) -> dict[str, str]:
 class Voices:
     """Runs of the whole model, each made once: a variant's name, or `ORACLE` for decoded weights and no quantised activations.
 
-    engine_for(name) may build the engine; tests plant faults with it.  Kept in memory, never on disk.
+    engine_for(name) may build the engine; tests plant faults with it.  kernels: others than this processor's.  Kept in memory,
+    never on disk.
     """
 
     def __init__(self, model: Model, stage: str, *, prompts: Sequence[str] = FOUR, threads: int = 1,
-                 engine_for: EngineFor | None = None, progress: Callable[[str, int, int], None] | None = None) -> None:
+                 engine_for: EngineFor | None = None, progress: Callable[[str, int, int], None] | None = None,
+                 kernels: Kernels | None = None) -> None:
         if not model.quantised:
             raise InputError(f"{model.path}: expected quantised weights for the variants, found float ones")
         self.model, self.stage, self.prompts, self.threads = model, stage, tuple(prompts), threads
         self._tokens = [models.encode(models.prompt(name)) for name in prompts]
-        self._kernels = Kernels(threads=threads)
+        self._kernels = kernels or Kernels(threads=threads)
         self._engine_for = engine_for or self._engine
         self._said: dict[str, Said] = {}
         self._progress = progress or (lambda what, done, total: None)

@@ -34,20 +34,16 @@ class DeviceKernels(Kernels):
 
     Arrays go to the device and back with each call; a failing launch or kernel raises DeviceError before any number is returned.
     Outputs are poisoned on the device, launches are counted by the kernels themselves.  tuned: use the CUDA forms that are
-    tuned (None: where the device has what they need, sm_90).
+    tuned (None: where the device has what they need, sm_90).  guarded: as in runtime.guarded, for tests of one kernel.
     """
 
-    def __init__(self, runtime: Runtime, device: int = 0, *, tuned: bool | None = None) -> None:
-        arch = runtime.devices()[device].arch
+    def __init__(self, runtime: Runtime, device: int = 0, *, tuned: bool | None = None, guarded: bool = False) -> None:
+        self.here = runtime.devices()[device]
+        arch = self.here.arch
         self.runtime, self.device, self.threads = runtime, device, 1
         hopper = runtime.name == "cuda" and arch.removeprefix("sm_").isdigit() and int(arch.removeprefix("sm_")) >= 90
         self.tuned = hopper if tuned is None else tuned
-        if self.tuned:
-            from edge0verify.runtime.tuned import TunedOps
-
-            self.ops: DeviceOps = TunedOps(runtime, device)
-        else:
-            self.ops = DeviceOps(runtime, device)
+        self.ops: DeviceOps = _ops_class(self.tuned, guarded)(runtime, device)
         self.native = self.ops  # identity of the module that weights are packed for
         self.isa = f"{runtime.name}:{device} {arch}{' tuned' if self.tuned else ''}"
 
@@ -146,7 +142,20 @@ class DeviceKernels(Kernels):
         return DeviceBlocks(b.quantiser, self.ops.upload(b.codes), self.ops.upload(b.d), None, *b.codes.shape)
 
 
-def kernels_on(device: str, *, tuned: bool | None = None) -> DeviceKernels:
+def _ops_class(tuned: bool, guarded: bool) -> type[DeviceOps]:
+    base: type[DeviceOps] = DeviceOps
+    if tuned:
+        from edge0verify.runtime.tuned import TunedOps
+
+        base = TunedOps
+    if not guarded:
+        return base
+    from edge0verify.runtime.guarded import Guards
+
+    return type(f"Guarded{base.__name__}", (Guards, base), {})
+
+
+def kernels_on(device: str, *, tuned: bool | None = None, guarded: bool = False) -> DeviceKernels:
     """The kernels of 'cuda:0', 'hip:1', 'gfx11emu'; raises `runtime.detect.Absent` with the reason where it is not here."""
     runtime, index = open_device(device)
-    return DeviceKernels(runtime, index, tuned=tuned)
+    return DeviceKernels(runtime, index, tuned=tuned, guarded=guarded)
