@@ -94,16 +94,19 @@ def _same(events: Sequence[Event], others: Sequence[Event]) -> list[Event]:
 
 
 def peer_read(case: Case, w: Weighing) -> None:
-    faults = case.of("illegal access", "fault by node")
+    faults, late = case.of("illegal access", "fault by node"), case.of("time-out")
+    seen = case.of("page fault", "fault address", "sq_intr")
     if not w.speaks("a kernel touched an address that its device may not", faults, 2):
-        return
+        if not w.speaks("a wait that never ends: a device that faulted answers nobody", late, 1):
+            return
+        w.lacks("the kernel's log names no fault", case.has_kernel and not seen, 1)
     w.speaks(
         "the kernel's log names a page fault on the device that reads", _same(case.of("page fault", "fault address"), faults), 2
     )
     w.speaks("sq_intr errors on the reading card", _same(case.of("sq_intr"), faults), 2)
     w.speaks("peer access is off", case.of("peer off"), 3)
     w.speaks("the IOMMU refused a device's access", case.of("blocked DMA"), 2)
-    _border(w, case, 3)
+    _border(w, case, 3 if faults else 2)
     w.denies("peer access was enabled", case.of("peer on"), 2)
     w.denies("user pages were taken away at that time", case.of("pages evicted"), 3)
     w.lacks("only one device takes part", case.devices == 1, 6)
@@ -145,7 +148,13 @@ def _tools(case: Case) -> list[Event]:
 def evicted_pages(case: Case, w: Weighing) -> None:
     evicted = case.of("pages evicted")
     trouble = case.of("fault by node", "illegal access", "time-out", "page fault", "crashed") or case.stacks
-    if not trouble or not w.speaks("the driver took user pages or queues away at that time", evicted, 4):
+    if not trouble:
+        return
+    if not w.speaks("the driver took user pages or queues away at that time", evicted, 4):
+        if w.speaks("pages that went away look like this too", case.of("fault by node", "illegal access", "time-out"), 1):
+            absent = [e for e in case.of("fault by node") if "not present" in e.line.text.lower()]
+            w.speaks("a page was not present for a device", absent, 2)
+            w.lacks("the kernel's log names no eviction", case.has_kernel, 1)
         return
     w.speaks(
         "a page was not present for a device", [e for e in case.of("fault by node") if "not present" in e.line.text.lower()], 3
@@ -164,6 +173,8 @@ def tracing_tool(case: Case, w: Weighing) -> None:
     found = w.speaks("a tracing tool is loaded", case.of("tracing tool"), 3)
     found = w.speaks("a thread is inside a tracing tool", _tools(case), 4) or found
     if not found:
+        if w.speaks("a tool that holds completions back looks like this too", case.of("time-out"), 1):
+            w.lacks("no thread is inside one", bool(case.stacks), 1)
         return
     w.speaks("the run hangs or breaks while it is loaded", trouble, 1)
     w.denies("the kernel's log has a fault of its own", case.of("page fault", "sq_intr", "device error", "out of memory kill"), 3)
@@ -175,10 +186,17 @@ def out_of_memory(case: Case, w: Weighing) -> None:
     found = w.speaks("the process ended with signal 9", case.of("killed"), 2) or found
     found = w.speaks("an allocation failed", case.of("device memory gone", "host memory gone", "memory gone"), 5) or found
     if not found:
+        if w.speaks("a worker that was killed is waited for like this too", case.of("time-out"), 1):
+            w.lacks("the kernel's log names no kill for memory", case.has_kernel, 1)
         return
     only_killed = not killed and not case.of("device memory gone", "host memory gone", "memory gone")
     w.lacks("no kernel log was given that would name it", only_killed and not case.has_kernel, 1)
-    w.lacks("the kernel log names no kill for memory", only_killed and case.has_kernel, 1)
+    w.lacks("the kernel's log names no kill for memory", only_killed and case.has_kernel, 2)
+
+
+def ended_from_outside(case: Case, w: Weighing) -> None:
+    if w.speaks("the process ended with signal 9", case.of("killed"), 1):
+        w.denies("the kernel killed it for memory", case.of("out of memory kill"), 1)
 
 
 def capture(case: Case, w: Weighing) -> None:
@@ -210,7 +228,7 @@ CAUSES: tuple[tuple[str, str, str, Weigh], ...] = (
     (
         "peer read",
         "a kernel of one device reads memory of another without peer access",
-        "edge0verify probe audit --split ...; edge0verify probe memory (kernel read)",
+        "edge0verify probe audit --split; edge0verify probe memory (kernel read)",
         peer_read,
     ),
     (
@@ -236,6 +254,12 @@ CAUSES: tuple[tuple[str, str, str, Weigh], ...] = (
         "host or device memory ran out",
         "the same run with half the context, beside `free` and the kernel log",
         out_of_memory,
+    ),
+    (
+        "ended from outside",
+        "a time limit, a container's limit or an operator ended the process",
+        "the supervisor's own log; the same run without a limit",
+        ended_from_outside,
     ),
     (
         "stray address",

@@ -111,8 +111,11 @@ def triage(engine: Path, *, kernel: Path | None = None, stacks: Path | None = No
 
 def _devices(known: Cards, split: Split | None, events: Sequence[Event]) -> int:
     """How many devices take part; 0 where nothing says."""
+    if split is not None:
+        return len(split.devices)
     named = {e.device for e in events if e.device is not None} | set(known.pci)
-    return len(split.devices) if split is not None else len(named) if len(named) > 1 or len(known.pci) == 1 else 0
+    # Numbers start at 0: a device 1 is never alone. One number in the lines of a fault does not say that there is no other.
+    return max(named) + 1 if known.pci or len(named) > 1 else 0
 
 
 def _symptom(event: Event) -> Symptom:
@@ -168,5 +171,10 @@ def triage_text(result: Triage) -> str:
         lines += [f"   - {e.text}{f'  [{e.where}]' if e.where else ''}" for e in cause.against]
         lines.append(f"   decides: {cause.probe}")
     lines += ["", *(f"note  {note}" for note in result.notes)]
-    last = f"{len(result.causes)} causes fit" if result.causes else "trouble that no line explains"
+    count = len(result.causes)
+    last = (
+        f"{count} cause{'s' if count != 1 else ''} fit{'s' if count == 1 else ''}, the likeliest first"
+        if result.causes
+        else "trouble that no line explains"
+    )
     return "\n".join([*lines, f"{result.status}: {last}"])
