@@ -11,7 +11,7 @@ from edge0verify.cli.progress import progress_bar
 from edge0verify.records.errors import InputError
 
 STAGES = (*options.STAGES, "route")
-FOR_VARIANTS = ("prompt", "prompt_file", "cascade", "split")
+FOR_VARIANTS = ("prompt", "prompt_file", "cascade", "split", "device", "device_a", "device_b")
 """Options that say nothing about dumps."""
 
 
@@ -28,13 +28,18 @@ FOR_VARIANTS = ("prompt", "prompt_file", "cascade", "split")
 @click.option("--cascade", is_flag=True, help="Also run the whole model with a and with b on four prompts: movement of the top 8.")
 @click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="TOML rules: limits by stage, tensor, layer.")
 @click.option("--png", "png_to", type=click.Path(path_type=Path), metavar="DIR", help="Also draw heat maps and a ladder of layers.")
+@click.option("--html", "html_to", type=click.Path(path_type=Path), metavar="FILE", help="Also write the report as one HTML file.")
+@click.option("--grids", "keep_grids", is_flag=True, help="Keep in the JSON what heat maps are drawn from, for edge0verify report.")
 @options.split_options
+@options.device_option("both variants")
+@click.option("--device-a", metavar="NAME", help="Where a alone runs; then a and b may be one variant on two devices.")
+@click.option("--device-b", metavar="NAME", help="Where b alone runs.")
 @options.threads_option
 @options.json_option
 @click.pass_context
 def command(
     ctx, dumps, stage, variant_a, variant_b, flags_a, flags_b, model, projection, prompt, prompt_file, rows, layer, cascade,
-    policy_file, png_to, split, knobs, seed, mistake, threads, json_to,
+    policy_file, png_to, html_to, keep_grids, split, knobs, seed, mistake, device, device_a, device_b, threads, json_to,
 ) -> int:
     """Compare two variants of a stage on real weights and real text, or two dumps.
 
@@ -48,7 +53,9 @@ def command(
       edge0verify compare --stage A --a mmvq --b w11 --prompt prose --layer 0-2 --json -
       edge0verify compare --stage A --flags-a "STRATA_LATENT_MMQ=1" --flags-b ""
       edge0verify compare --stage D --a mmq --b w11 --png pictures
+      edge0verify compare --stage D --a mmq --b w11 --cascade --html report.html
       edge0verify compare --stage D --a mmvq --b w11 --prompt prose --split 0-2@sim:0,3-5@sim:1
+      edge0verify compare --stage D --a w11 --b w11 --device-a cpu --device-b cuda:0
       edge0verify compare dumps/a.h5 dumps/b.h5
       edge0verify compare dumps/a.h5 dumps/b.h5 --stage U -m model.gguf
 
@@ -63,23 +70,28 @@ def command(
         raise click.UsageError(f"expected two dumps or none, found {len(dumps)}")
     sides = (options.read_side("a", variant_a, flags_a, stage), options.read_side("b", variant_b, flags_b, stage))
     policy = DEFAULT if policy_file is None else load_policy(policy_file)
-    pictures = None if png_to is None else Grids()
+    if keep_grids and json_to is None:
+        raise click.UsageError("--grids: expected with --json, which holds them")
+    pictures = Grids() if png_to is not None or html_to is not None or keep_grids else None
     observe = None if pictures is None else pictures.add
     if dumps:
         given = [name for name in FOR_VARIANTS if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT]
         if given:
-            option = given[0].replace("prompt_file", "file")
+            option = given[0].replace("prompt_file", "file").replace("_", "-")
             raise InputError(f"--{option}: expected only without dumps, which have a prompt of their own")
         verdict = _dumps(dumps, stage, sides, model, projection, rows, layer, policy, threads, observe)
     else:
         verdict = _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer, cascade, policy, threads, observe,
-                            (split, knobs, seed, mistake))
-    if pictures is not None:
+                            (split, knobs, seed, mistake), _devices(device, device_a, device_b, split, cascade))
+    verdict = options.with_command(verdict)
+    if png_to is not None:
         _draw(verdict, pictures.grids, png_to)
+    if html_to is not None:
+        _page(verdict, pictures.grids, html_to)
     if json_to != "-":
         click.echo(verdict_text(verdict))
     if json_to is not None:
-        options.write_text(json_to, verdict.dumps())
+        options.write_text(json_to, (_kept(verdict, pictures.grids) if keep_grids else verdict).dumps())
     return verdict.exit_code
 
 
@@ -91,7 +103,35 @@ def _draw(verdict, grids, folder) -> None:
     click.echo(f"{folder}: {', '.join(path.name for path in written) or 'nothing was compared, no picture'}", err=True)
 
 
-def _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer, cascade, policy, threads, observe, split):
+def _devices(device, device_a, device_b, split, cascade) -> tuple[str, str]:
+    """Where a and b run."""
+    given = [name for name in (device, device_a, device_b) if name is not None]
+    if given and split is not None:
+        raise InputError("--device: expected without --split, which names devices of its own")
+    if device is not None and (device_a is not None or device_b is not None):
+        raise InputError("--device: expected it, or --device-a and --device-b, found both")
+    both = tuple(options.read_device(one or device) for one in (device_a, device_b))
+    if cascade and both[0] != both[1]:
+        raise InputError(f"--cascade: expected one device for both variants, found {both[0]} and {both[1]}")
+    return both
+
+
+def _page(verdict, grids, path) -> None:
+    from edge0verify.report.html import verdict_html, write_html
+
+    write_html(path, verdict_html(verdict, grids))
+
+
+def _kept(verdict, grids):
+    """The verdict with its grids."""
+    from dataclasses import replace
+
+    from edge0verify.study.kept_grids import grids_to_json
+
+    return replace(verdict, grids=grids_to_json(grids))
+
+
+def _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer, cascade, policy, threads, observe, split, devices):
     from edge0verify.compare import hold_movement
     from edge0verify.model import load_model
     from edge0verify.study.cascade import top8_movement, with_top8
@@ -117,12 +157,15 @@ def _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer,
         rows=options.read_rows(rows, len(tokens)),
         threads=options.thread_count(threads),
         policy=policy,
+        device_a=devices[0],
+        device_b=devices[1],
     )
     with progress_bar() as progress, options.open_split(loaded, *split, {}, request.threads) as engine:
         kernels_for = None if engine is None else lambda side, layer: engine.kernels[engine.split.device_of(layer)]
         verdict = compare_variants(request, progress=progress, observe=observe, engine=engine, kernels_for=kernels_for)
-        if cascade:
-            moved = top8_movement(loaded, stage, verdict.a, verdict.b, threads=request.threads, progress=progress)
+        if cascade and verdict.layers:                 # there are none where a device is absent
+            moved = top8_movement(loaded, stage, verdict.a, verdict.b, threads=request.threads, progress=progress,
+                                  device=request.device_a)
             verdict = with_top8(hold_movement(verdict, moved, policy), moved)
     return verdict
 

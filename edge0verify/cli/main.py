@@ -30,6 +30,9 @@ COMMANDS = {
     "list": "list variants, devices, prompts",
     "probe": "memory between devices, pointers of a split, operations under graph capture",
     "triage": "from the logs of a multi-device fault to its likeliest causes",
+    "golden": "keep accepted runs, hold what runs now against them",
+    "nightly": "a matrix of goldens and variant pairs, with a history",
+    "report": "a verdict or a history of nightlies as one HTML file",
     "gate": "keep verdicts per commit and machine, ask whether a head is good",
     "bench": "benchmarks: A against B in rotated rounds",
 }
@@ -85,7 +88,8 @@ def main(argv: list[str] | None = None) -> None:
 def run(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit code. Nothing but KeyboardInterrupt and SystemExit of a child passes through."""
     try:
-        result = cli.main(args=argv, prog_name="edge0verify", standalone_mode=False)
+        words = sys.argv[1:] if argv is None else argv
+        result = cli.main(args=list(words), prog_name="edge0verify", standalone_mode=False, obj=("edge0verify", *words))
         return int(result) if isinstance(result, int) else 0
     except InputError as error:
         click.echo(f"edge0verify: {error}", err=True)

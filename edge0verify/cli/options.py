@@ -74,13 +74,18 @@ def read_device(device: str | None) -> str:
 
 
 @contextmanager
-def open_device(device: str | None, threads: int):
-    """The kernels of --device, closed at the end; what the device refuses or loses ends the program with the reason."""
+def open_device(device: str | None, threads: int, graph: bool = False):
+    """The kernels of --device, closed at the end; what the device refuses or loses ends the program with the reason.
+
+    graph: those that replay a layer's stages as a captured graph.
+    """
+    from edge0verify.variants.captured import captured_on
     from edge0verify.study.on_device import Refused, close_kernels, open_kernels, settled
 
     kernels = None
     try:
-        kernels = open_kernels(read_device(device), threads=threads)
+        name = read_device(device)
+        kernels = captured_on(name) if graph else open_kernels(name, threads=threads)
         yield kernels
     except Refused as error:
         status, reason = settled(error)

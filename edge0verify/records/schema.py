@@ -97,7 +97,9 @@ VERDICT = record(
         "totals": {"type": "object"},
         "top8": _nullable("object"),
         "environment": {"type": "object"},
-    }
+        "grids": {"type": "array", "items": {"type": "object"}},
+    },
+    optional=("grids",),
 )
 
 MANIFEST = record(

@@ -135,6 +135,8 @@ class Verdict:
     totals: dict[str, Any]
     top8: dict[str, Any] | None = None
     environment: dict[str, Any] = field(default_factory=dict)
+    grids: tuple[dict[str, Any], ...] | None = None
+    """Reduced tensors for pictures (`study.kept_grids`), where they were asked for; left out of the JSON where they were not."""
 
     def __post_init__(self) -> None:
         if self.status not in statuses.STATUSES:
@@ -150,6 +152,8 @@ class Verdict:
         data.update({f.name: getattr(self, f.name) for f in fields(self)})
         data["reasons"] = list(self.reasons)
         data["layers"] = [layer.to_json() for layer in self.layers]
+        if self.grids is None:
+            del data["grids"]
         return {key: plain(value) for key, value in data.items()}
 
     def dumps(self) -> str:
@@ -162,8 +166,10 @@ class Verdict:
         from edge0verify.records.schema import VERDICT, check
 
         check(data, VERDICT, source)
-        known = {f.name: data[f.name] for f in fields(cls)}
+        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         known["reasons"] = tuple(data["reasons"])
+        if "grids" in data:
+            known["grids"] = tuple(data["grids"])
         known["layers"] = tuple(LayerResult.from_json(layer) for layer in data["layers"])
         return cls(**known)
 
