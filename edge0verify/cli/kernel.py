@@ -71,7 +71,8 @@ def command(
     if library is None and writes is not None:
         raise InputError("kernel: --writes speaks of a library, found no --library")
     if device is not None and (library is not None or isa is not None):
-        raise InputError(f"--device: expected without {'--library' if library is not None else '--isa'}, which is for this processor")
+        other = "--isa" if library is None else "--library"
+        raise InputError(f"--device: expected without {other}, which is for this processor")
     with ExitStack() as stack:
         libraries = None
         if library is not None:

@@ -79,8 +79,8 @@ def open_device(device: str | None, threads: int, graph: bool = False):
 
     graph: those that replay a layer's stages as a captured graph.
     """
-    from edge0verify.variants.captured import captured_on
     from edge0verify.study.on_device import Refused, close_kernels, open_kernels, settled
+    from edge0verify.variants.captured import captured_on
 
     kernels = None
     try:
@@ -118,7 +118,10 @@ def open_split(model, text, knobs, seed, mistake, variants, threads, route=None)
         return
     from edge0verify.engine.split import SplitFault, parse_split
     from edge0verify.engine.split_engine import SplitEngine, open_runtime
+    from edge0verify.records import status as statuses
     from edge0verify.runtime.detect import Absent
+    from edge0verify.runtime.protocol import DeviceError
+    from edge0verify.study.on_device import settled
 
     split = parse_split(text, model.config.layers)
     runtime = None
@@ -131,6 +134,10 @@ def open_split(model, text, knobs, seed, mistake, variants, threads, route=None)
     except SplitFault as error:
         click.echo(f"FAIL: {error}", err=True)
         raise click.exceptions.Exit(1) from error
+    except DeviceError as error:
+        status, reason = settled(error)
+        click.echo(f"{status}: {reason}", err=True)
+        raise click.exceptions.Exit(statuses.exit_code(status)) from error
     finally:
         if hasattr(runtime, "close"):
             runtime.close()

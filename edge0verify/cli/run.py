@@ -26,10 +26,11 @@ from edge0verify.records.errors import InputError
 @click.option("--overwrite", is_flag=True, help="Replace a dump of that name.")
 @options.split_options
 @options.device_option("the stages")
+@click.option("--graph", is_flag=True, help="Replay each layer's stages as a captured graph, tensors taken inside it.")
 @options.threads_option
 def command(
     model, projection, prompt, prompt_file, tokens, chosen, flags, out, level, generate, drafter, compress, overwrite, split, knobs,
-    seed, mistake, device, threads,
+    seed, mistake, device, graph, threads,
 ) -> int:
     """Run the engine over a prompt and write the tensors of the run to a dump.
 
@@ -44,7 +45,7 @@ def command(
     Examples:
       edge0verify run --prompt long --set D=w11,A=mmq -o dumps/x.h5 --level replay
       edge0verify run --prompt prose --tokens 64 --split 0-2@sim:0,3-5@sim:1 -o dumps/s.h5
-      edge0verify run --prompt prose --device cuda:0 -o dumps/c.h5
+      edge0verify run --prompt prose --device cuda:0 --graph -o dumps/c.h5
       edge0verify run --prompt prose --flags "STRATA_LATENT_MMQ=1" --generate 64 -o dumps/y.h5
       edge0verify run --prompt prose --flags "STRATA_ROUTE_TAIL_SKIP=0.1" -o dumps/t.h5
     """
@@ -73,12 +74,14 @@ def command(
         commit=commit,
         dirty=dirty,
     )
+    if graph and device is None:
+        raise InputError("--graph: expected with --device, found none")
     if device is not None and split is not None:
         raise InputError("--device: expected without --split, which names devices of its own")
     with (
         progress_bar() as progress,
         options.open_split(loaded, split, knobs, seed, mistake, variants, request.threads, route) as engine,
-        options.open_device(device, request.threads) as kernels,
+        options.open_device(device, request.threads, graph) as kernels,
     ):
         result = run(request, progress=lambda done, total: progress("running", done, total), split=engine, kernels=kernels)
     found = result.manifest

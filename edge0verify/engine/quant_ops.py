@@ -96,6 +96,11 @@ class QuantOps:
             return kernels, layer_weights(self._model, layer, kernels)
 
         kernels, w = at("D")
+        if hasattr(kernels, "layer"):                   # all four as one graph, which has every tensor taken inside it
+            found = kernels.layer(run, w, h, ids, weights, capture=capture)
+            for name, value in found.items():
+                emit(name, value)
+            return found["u"]
         d = kernels.d(run["D"], w.down, h)
         emit("d-hq", d.hq)
         emit("d-xl", d.xl)

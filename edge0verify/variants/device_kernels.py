@@ -11,11 +11,11 @@ from edge0verify.numerics.blocks import Blocks
 from edge0verify.runtime.detect import open_device
 from edge0verify.runtime.ops import DeviceBlocks, DeviceOps, DeviceWeights
 from edge0verify.runtime.protocol import Buffer, Runtime
+from edge0verify.variants import device_stages as stages
 from edge0verify.variants.kernels import A1Out, A2Out, Kernels, _find, _rows
 from edge0verify.variants.registry import Variant
 
 STORES = ("mmvq", "mmq")  # the quantisers that have a device form
-SUMS = {"mmq": "expert-id", "ref": "f64"}
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,18 @@ class DeviceKernels(Kernels):
     Arrays go to the device and back with each call; a failing launch or kernel raises DeviceError before any number is returned.
     Outputs are poisoned on the device, launches are counted by the kernels themselves.  tuned: use the CUDA forms that are
     tuned (None: where the device has what they need, sm_90).  guarded: as in runtime.guarded, for tests of one kernel.
+    stream: all work goes there (None: the device's default stream).
     """
 
-    def __init__(self, runtime: Runtime, device: int = 0, *, tuned: bool | None = None, guarded: bool = False) -> None:
+    def __init__(
+        self, runtime: Runtime, device: int = 0, *, tuned: bool | None = None, guarded: bool = False, stream: object | None = None
+    ) -> None:
         self.here = runtime.devices()[device]
         arch = self.here.arch
         self.runtime, self.device, self.threads = runtime, device, 1
         hopper = runtime.name == "cuda" and arch.removeprefix("sm_").isdigit() and int(arch.removeprefix("sm_")) >= 90
         self.tuned = hopper if tuned is None else tuned
-        self.ops: DeviceOps = _ops_class(self.tuned, guarded)(runtime, device)
+        self.ops: DeviceOps = _ops_class(self.tuned, guarded)(runtime, device, stream=stream)
         self.native = self.ops  # identity of the module that weights are packed for
         self.isa = f"{runtime.name}:{device} {arch}{' tuned' if self.tuned else ''}"
 
@@ -80,9 +83,7 @@ class DeviceKernels(Kernels):
             else:
                 operand = self._blocks_there(xlq)
             there = ops.upload(ids)
-            g = ops.rows(v.name, gate.on_device, operand, n=pairs, ids=there, div=slots, key=v.key(gate.fmt))
-            u = ops.rows(v.name, up.on_device, operand, n=pairs, ids=there, div=slots)
-            h, _ = ops.swiglu(v.rules.store, g, u, pairs, gate.rows)
+            g, u, h = stages.half_products(ops, v, gate.on_device, up.on_device, operand, there, pairs, slots)
             kept = [self._rows_here(side, pairs, gate.rows) if capture else None for side in (g, u)]
             return A1Out(self._blocks_here(h), *kept)
         finally:
@@ -96,9 +97,9 @@ class DeviceKernels(Kernels):
         ids, weights, ops = np.ascontiguousarray(ids, np.int32), _rows(route_weights), self.ops
         try:
             there = ops.upload(ids)
-            y = ops.rows(v.name, down.on_device, self._blocks_there(h), n=ids.size, ids=there, key=v.key(down.fmt))
             tokens, k = ids.shape
-            yl = ops.expert_sum(SUMS.get(v.name, "route"), y, ops.upload(weights), there, tokens=tokens, k=k, width=down.rows)
+            blocks = self._blocks_there(h)
+            y, yl = stages.expert_rows(ops, v, down.on_device, blocks, there, ops.upload(weights), tokens, k)
             kept = self._rows_here(y, ids.size, down.rows) if capture else None
             return A2Out(kept, self._rows_here(yl, tokens, down.rows))
         finally:
@@ -118,8 +119,9 @@ class DeviceKernels(Kernels):
         v.entry(weights.fmt)
         x = self._store_rows(v.rules.operand, x)
         try:
-            operand = self.ops.quantise(v.rules.operand, self.ops.upload(x), *x.shape)
-            out = self.ops.rows(v.name, weights.on_device, operand, key=v.key(weights.fmt))
+            if x.shape[1] != weights.k:
+                raise ValueError(f"rows of {x.shape[1]} values for weights of {weights.k}")
+            operand, out = stages.product(self.ops, v, weights.on_device, self.ops.upload(x), x.shape[0])
             return self._blocks_here(operand), self._rows_here(out, x.shape[0], weights.rows)
         finally:
             self.ops.release()
