@@ -53,7 +53,7 @@ test: install lint
 
 bench: install
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[bench]'
-	@$(BIN)/python benchmarks/bench_kernels.py
+	@$(BIN)/edge0verify bench kernels
 	@$(BIN)/python benchmarks/bench_prefill.py
 
 include kernels/gpu.mk   # kernels-hip, kernels-cuda

@@ -181,13 +181,17 @@ class DeviceOps:
         div: int = 1,
         plan: tuple[Buffer, int] | None = None,
         key: str | None = None,
+        out: Buffer | None = None,
     ) -> Buffer:
-        """f32 [n, rows] of one contract.  With ids i32 [n], input row i is operand row i / div through matrix ids[i]."""
+        """f32 [n, rows] of one contract.  With ids i32 [n], input row i is operand row i / div through matrix ids[i].
+
+        out: memory that takes them, as it is; else new memory that is poisoned first.
+        """
         count = operand.n if n is None else n
         m, k = weights.rows, weights.k
         if operand.k != k:
             raise ValueError(f"operand of {operand.k} values for weights of {k}")
-        out = self._poisoned(count * m, "f32")
+        out = self._poisoned(count * m, "f32") if out is None else out
         sizes = [ctypes.c_int(v) for v in (m, count, k)]
         name = f"e0_rows_{variant}_{weights.fmt.lower()}"
         if variant in ("mmq", "w11"):

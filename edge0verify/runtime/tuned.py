@@ -165,20 +165,22 @@ class TunedOps(DeviceOps):
         div: int = 1,
         plan: tuple[Buffer, int] | None = None,
         key: str | None = None,
+        out: Buffer | None = None,
+        room: Room | None = None,
     ) -> Buffer:
-        """As DeviceOps.rows; a given plan is not used, the tiles here have widths of their own."""
+        """As DeviceOps.rows; a given plan is not used, the tiles here have widths of their own.  room: for staged activations."""
         count = operand.n if n is None else n
         reason = self._obstacle(variant, weights, operand, count)
         if reason:
             self.fell_back[f"{variant}/{weights.fmt}"] = reason
-            return super().rows(variant, weights, operand, n=n, ids=ids, div=div, key=key)
+            return super().rows(variant, weights, operand, n=n, ids=ids, div=div, key=key, out=out)
         if operand.k != weights.k:
             raise ValueError(f"operand of {operand.k} values for weights of {weights.k}")
-        out = self._poisoned(count * weights.rows, "f32")
+        out = self._poisoned(count * weights.rows, "f32") if out is None else out
         if variant == "mmvq":
             self._row_product(weights, operand, ids, div, out, count, key)
         else:
-            self._tile_product(variant, weights, operand, ids, div, out, count, key)
+            self._tile_product(variant, weights, operand, ids, div, out, count, key, room=room)
         return out
 
     def _obstacle(self, variant: str, weights: TunedWeights, operand: DeviceBlocks, count: int) -> str | None:

@@ -1,59 +1,66 @@
-"""GMAC/s of each variant and stage on one core, beside ggml's vec_dot on the same weights in the same run.
+"""Speed of each variant and stage on this processor, beside ggml's vec_dot on the same weights in the same run.
 
-    python benchmarks/bench_kernels.py [--tokens N] [--repeat N] [--isa NAME] [--json FILE]
-
-Ours is the whole call: activation quantisation and packing, the product, SwiGLU and the expert sum where the stage has them.
-ggml's is the dots alone, its activations quantised beforehand.  The two are timed in turn, the least of `--repeat` each.
-Two shapes: the model's own rows, and the same weight blocks, repeated as needed, as 256 rows of 2048 values.
+Ours is the whole call on one core: activation quantisation and packing, the product, SwiGLU and the expert sum where the stage has
+them.  ggml's is the dots alone, its activations quantised beforehand.  The two are timed in turn.  Two shapes: the model's own
+rows, and the same weight blocks, repeated as needed, as 256 rows of 2048 values.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import json
 import shutil
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from tabulate import tabulate
 
-from edge0verify.model import load_model
+from edge0verify.model import Model, load_model
 from edge0verify.numerics.formats import FORMATS
-from edge0verify.study.environment import processor
+from edge0verify.runtime.sources import kernel_folder
+from edge0verify.study.environment import describe_kernels
+from edge0verify.study.speed import SpeedReport, SpeedRow, median_and_spread
+from edge0verify.study.speed_prefill import prefill_shares
 from edge0verify.variants.kernels import Kernels
 from edge0verify.variants.registry import VARIANTS
 
 WIDE = 2048
-TARGET = {"mmvq": 1.0, "mmq": 1.5, "w11": 1.5}
 DOT = {
     "Q8_0": ("ggml_vec_dot_q8_0_q8_0", "quantize_row_q8_0", 34, 32),
     "IQ4_NL": ("ggml_vec_dot_iq4_nl_q8_0", "quantize_row_q8_0", 34, 32),
     "Q3_K": ("ggml_vec_dot_q3_K_q8_K", "quantize_row_q8_K", 292, 256),
 }
 """Format -> its dot, the quantiser of the other side, and bytes and values of that side's block."""
+Run = Callable[[], Any]
+
+
+class NoGgml(RuntimeError):
+    """Why ggml is not measured beside the kernels."""
 
 
 class Ggml:
     """ggml's host dots, through a loop in C that is compiled for this run."""
 
     def __init__(self, folder: Path) -> None:
-        import libggml
-
+        try:
+            import libggml
+        except ImportError:
+            raise NoGgml("libggml-python is not installed (pip install 'edge0verify[bench]')") from None
+        compiler = shutil.which("cc") or shutil.which("g++")
+        if compiler is None:
+            raise NoGgml("no C compiler for the loop round its dots")
         libraries = Path(libggml.__file__).parent
         for name in ("libggml-base.so", "libggml-cpu.so"):
             self.cpu = ctypes.CDLL(str(next(libraries.rglob(name))), mode=ctypes.RTLD_GLOBAL)
         self.cpu.ggml_cpu_init()                        # fills the f16 table that the dots read
-        compiler = shutil.which("cc") or shutil.which("g++")
-        source = Path(__file__).with_name("vec_dot_loop.c")
+        source = kernel_folder() / "bench" / "vec_dot_loop.c"
         subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", folder / "loop.so", source], check=True)
         self.loop = ctypes.CDLL(str(folder / "loop.so")).vec_dot_loop
 
-    def dots(self, fmt: str, raw: np.ndarray, k: int, x: np.ndarray):
+    def dots(self, fmt: str, raw: np.ndarray, k: int, x: np.ndarray) -> Run:
         """A function that forms all dots of raw [rows, bytes] with x [n, k] once."""
         name, quantise, size, values = DOT[fmt]
         acts = np.empty((len(x), k // values * size), np.uint8)
@@ -67,25 +74,16 @@ class Ggml:
         return lambda: (self.loop(pointer, k, w, row_bytes, len(raw), a, act_bytes, len(x), out), keep)
 
 
-@dataclass
-class Line:
-    shape: str
-    stage: str
-    variant: str
-    fmt: str
-    ours: float
-    ggml: float | None
-
-
-def least(runs: dict[str, object], repeat: int) -> dict[str, float]:
-    """Least seconds of each run, the runs taking turns."""
-    best = dict.fromkeys(runs, float("inf"))
-    for _ in range(repeat + 1):                          # the first round warms up
+def timed(runs: dict[str, Run], repeat: int) -> dict[str, list[float]]:
+    """Seconds of each repetition of each run, the runs taking turns."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for i in range(repeat + 1):
         for name, run in runs.items():
             start = time.perf_counter()
             run()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
+            if i:                                        # the first round warms up
+                times[name].append(time.perf_counter() - start)
+    return times
 
 
 def rewidth(raw: np.ndarray, fmt: str, k: int) -> np.ndarray:
@@ -95,7 +93,9 @@ def rewidth(raw: np.ndarray, fmt: str, k: int) -> np.ndarray:
     return np.ascontiguousarray(flat[: len(flat) // row * row].reshape(-1, row))
 
 
-def stage_runs(kernels: Kernels, stage: str, fmt: str, raw: np.ndarray, k: int, tokens: int, slots: int, rng):
+def stage_runs(
+    kernels: Kernels, stage: str, fmt: str, raw: np.ndarray, k: int, tokens: int, slots: int, rng: np.random.Generator
+) -> tuple[dict[str, Run], int, np.ndarray]:
     """variant -> a call of that stage; the products one call makes; the rows, experts and tokens for ggml."""
     experts, rows = raw.shape[:2]
     names = [v.name for v in VARIANTS if v.stage == stage and fmt in v.formats]
@@ -117,11 +117,12 @@ def stage_runs(kernels: Kernels, stage: str, fmt: str, raw: np.ndarray, k: int, 
     return runs, pairs * rows * k, h
 
 
-def measure(model, kernels: Kernels, ggml: Ggml | None, tokens: int, repeat: int) -> list[Line]:
+def stage_rows(model: Model, kernels: Kernels, ggml: Ggml | None, tokens: int, repeat: int) -> list[SpeedRow]:
+    """Every variant of every stage at both shapes."""
     rng = np.random.default_rng(1)
     layer = [("D", model.tensor("latent_down.weight"), 1), ("A1", model.layer(0, "ffn_gate_exps"), model.config.k),
              ("A2", model.layer(0, "ffn_down_exps"), model.config.k), ("U", model.tensor("latent_up.weight"), 1)]
-    lines = []
+    found: list[SpeedRow] = []
     for wide in (False, True):
         for stage, tensor, slots in layer:
             raw, k, route = np.ascontiguousarray(tensor.raw), tensor.shape[-1], slots
@@ -130,54 +131,35 @@ def measure(model, kernels: Kernels, ggml: Ggml | None, tokens: int, repeat: int
                 raw, k, route = rewidth(raw, tensor.fmt, WIDE)[None], WIDE, 1
                 raw = np.tile(raw, (1, -(-256 // raw.shape[1]), 1))[:, :256]
             runs, products, x = stage_runs(kernels, stage, tensor.fmt, raw, k, tokens, route, rng)
+            other = 0
             if ggml:                                     # as many dots of the same experts' rows as fill the same time
                 part = x[: max(16, tokens // raw.shape[0])]
                 runs["ggml"] = ggml.dots(tensor.fmt, raw.reshape(-1, raw.shape[-1]), k, part)
                 other = len(part) * raw.shape[0] * raw.shape[1] * k
-            seconds = least(runs, repeat)
-            theirs = other / seconds.pop("ggml") / 1e9 if ggml else None
-            label = f"{raw.shape[0]}x{raw.shape[1]}x{k}"
-            lines += [Line(label, stage, v, tensor.fmt, products / s / 1e9, theirs) for v, s in seconds.items()]
-    return lines
+            times = timed(runs, repeat)
+            theirs = other / min(times.pop("ggml")) if ggml else None
+            for variant, seconds in times.items():
+                _, spread = median_and_spread(seconds)
+                rate = products / min(seconds)
+                found.append(SpeedRow(
+                    part=stage, variant=variant, fmt=tensor.fmt, m=raw.shape[1], n=tokens, k=k, us=1e6 * min(seconds),
+                    spread=spread, tops=2 * rate / 1e12, ggml=rate / theirs if theirs else None,
+                    note=f"{raw.shape[0]} experts" if raw.shape[0] > 1 else ""))
+    return found
 
 
-def packing(kernels: Kernels, tokens: int, repeat: int) -> list[tuple[str, float]]:
-    """Activation quantisation alone, in 10^9 values a second."""
-    x = np.random.default_rng(2).standard_normal((tokens, 384)).astype(np.float32)
-    seconds = least({q: lambda q=q: kernels.quantise(q, x) for q in ("mmvq", "mmq")}, repeat)
-    return [(q, x.size / s / 1e9) for q, s in seconds.items()]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokens", type=int, default=1024)
-    parser.add_argument("--repeat", type=int, default=9)
-    parser.add_argument("--isa", default=None)
-    parser.add_argument("--json", type=Path, default=None)
-    options = parser.parse_args()
-    kernels = Kernels(isa=options.isa, threads=1)
-    with tempfile.TemporaryDirectory() as folder:
+def measure(
+    *, tokens: int = 1024, repeats: int = 9, isa: str | None = None, model: Model | None = None, prefill: bool = True
+) -> SpeedReport:
+    """Everything about this processor, one core; the least of `repeats`, since what disturbs a run only adds."""
+    kernels = Kernels(isa=isa, threads=1)
+    missing: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="edge0verify-") as folder:
         try:
             ggml = Ggml(Path(folder))
-        except ImportError:
+        except NoGgml as why:
             ggml = None
-            print("ggml: not run: libggml-python is not installed (pip install 'edge0verify[bench]')")
-        lines = measure(load_model(), kernels, ggml, options.tokens, options.repeat)
-    rows = []
-    for n in lines:
-        ratio = n.ours / n.ggml if n.ggml else None
-        aim = TARGET.get(n.variant)
-        met = "" if ratio is None or aim is None else f"{aim:.1f} {'met' if ratio >= aim else 'MISSED'}"
-        theirs = (f"{n.ggml:.1f}", f"{ratio:.2f}") if n.ggml else ("-", "-")
-        rows.append((n.shape, n.stage, n.variant, n.fmt, f"{n.ours:.1f}", *theirs, met))
-    print(f"{processor()}, one core, {kernels.isa}, {options.tokens} tokens, least of {options.repeat}")
-    headers = ("experts x rows x K", "stage", "variant", "format", "GMAC/s", "ggml", "ratio", "target")
-    print(tabulate(rows, headers, disable_numparse=True))
-    for name, rate in packing(kernels, options.tokens, options.repeat):
-        print(f"quantiser {name}: {rate:.2f} G values/s (included above)")
-    if options.json:
-        options.json.write_text(json.dumps([vars(n) for n in lines], indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+            missing.append(f"ggml: {why}")
+        rows = stage_rows(model or load_model(), kernels, ggml, tokens, repeats)
+    shares = prefill_shares(kernels, threads=1) if prefill else None
+    return SpeedReport(device=describe_kernels(kernels), rows=tuple(rows), prefill=shares, not_measured=tuple(missing))
