@@ -47,9 +47,9 @@ class Side:
     of rows it saw); None where it was not made."""
     previous: Side | None = None
     """What the same buffer held before (another run, pass or layer): a row of it that shows up here is `stale`."""
-    terms: Callable[[np.ndarray], np.ndarray] | None = None
-    """terms(rows int [r]) -> f64 [K blocks, r, m], what each block of the inner dimension adds to t; asked only where
-    something is wrong, to find a part of the sum that was left out or taken twice."""
+    terms: Callable[[np.ndarray, int], np.ndarray] | None = None
+    """terms(rows int [r], width) -> f64 [K/width, r, m], what each `width` values of the inner dimension add to t; asked only
+    where something is wrong, to find a part of the sum that was left out or taken twice."""
 
     def present(self, kind: str) -> bool:
         """Whether this side holds a result of that kind at all."""

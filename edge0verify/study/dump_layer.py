@@ -375,4 +375,7 @@ def _cut(own: Own, rows: np.ndarray) -> Own:
     cut = {name: take(value, rows) for name, value in held.items() if value is not None}
     if "rows" in cut and cut["rows"].dtype == np.float16:
         cut["rows"] = cut["rows"].astype(np.float32)
+    terms = own.side.terms
+    if terms is not None:
+        cut["terms"] = lambda chosen, width: terms(rows[chosen], width)
     return Own(replace(own.side, **cut), None if own.truth is None else take(own.truth, rows))

@@ -89,16 +89,20 @@ def float_rows(tensor: WeightTensor, x: np.ndarray, *, experts: np.ndarray | Non
     return out
 
 
-def block_terms(tensor: WeightTensor, blocks: Blocks, *, experts: np.ndarray | None = None) -> Callable[[np.ndarray], np.ndarray]:
-    """A function of row numbers int [r]: float64 [K blocks, r, M], what each block of 32 adds to the own oracle of those rows.
+Terms = Callable[[np.ndarray, int], np.ndarray]
+
+
+def block_terms(tensor: WeightTensor, blocks: Blocks, *, experts: np.ndarray | None = None) -> Terms:
+    """A function of row numbers int [r] and a width: float64 [K/width, r, M], what each `width` values along K add to the own
+    oracle of those rows.
 
     Formed only when called: it is asked for where something is wrong, and for a sample of rows.
     """
 
-    def terms(rows: np.ndarray) -> np.ndarray:
-        x = blocks.take(rows).values().reshape(len(rows), -1, BLOCK).transpose(1, 0, 2)
+    def terms(rows: np.ndarray, width: int = BLOCK) -> np.ndarray:
+        x = blocks.take(rows).values().reshape(len(rows), -1, width).transpose(1, 0, 2)
         w = tensor.values().astype(np.float64)
-        w = w.reshape(*w.shape[:-1], -1, BLOCK)
+        w = w.reshape(*w.shape[:-1], -1, width)
         if experts is None:
             return x @ w.transpose(1, 2, 0)
         out = np.empty((len(x), len(rows), w.shape[1]))

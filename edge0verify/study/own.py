@@ -118,8 +118,10 @@ class OwnLayer:
         if found is None:
             return Own(self._plain(tensor))
         weights = self.model.tensor("latent_down.weight" if stage == "D" else "latent_up.weight")
-        tested = self._bias(self._contract(stage), weights, self._operands(stage), tensor)
-        return Own(self._plain(tensor, t=found[0], bound=found[1], bias=tested), found[2])
+        operands = self._operands(stage)
+        tested = self._bias(self._contract(stage), weights, operands, tensor)
+        terms = oracle.block_terms(weights, operands)
+        return Own(self._plain(tensor, t=found[0], bound=found[1], bias=tested, terms=terms), found[2])
 
     def _bias(
         self, c: Contract, weights, operands: Blocks, tensor: str, experts: np.ndarray | None = None
@@ -135,7 +137,8 @@ class OwnLayer:
         more: dict[str, Any] = {} if c is None else {"store": c.store, "rows": self.tensors.get("d-xl")}
         if found is None:
             return Own(self._plain("d-xlq", **more))
-        return Own(self._plain("d-xlq", t=found[0], bound=found[1], **more), found[2])
+        terms = oracle.block_terms(self.model.tensor("latent_down.weight"), self._operands("D"))
+        return Own(self._plain("d-xlq", t=found[0], bound=found[1], terms=terms, **more), found[2])
 
     def _sums(self, c: Contract, tensor, blocks: Blocks, experts: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         inputs = (blocks,) if experts is None else (blocks, experts)
@@ -181,8 +184,10 @@ class OwnLayer:
         if found is None:
             return Own(self._plain(f"a-{part}"))
         weights = self.model.layer(self.layer, f"ffn_{part}_exps")
-        tested = self._bias(self._contract("A1"), weights, self._pair_operands(), f"a-{part}", self.experts)
-        return Own(self._plain(f"a-{part}", t=found[0], bound=found[1], bias=tested), found[2])
+        operands = self._pair_operands()
+        tested = self._bias(self._contract("A1"), weights, operands, f"a-{part}", self.experts)
+        terms = oracle.block_terms(weights, operands, experts=self.experts)
+        return Own(self._plain(f"a-{part}", t=found[0], bound=found[1], bias=tested, terms=terms), found[2])
 
     def _hidden_truth(self) -> np.ndarray | None:
         gate, up = self._half_truth("gate"), self._half_truth("up")
@@ -221,7 +226,8 @@ class OwnLayer:
             return Own(self._plain("a-y"))
         c, tensor, t, s = found
         tested = self._bias(c, tensor, self.tensors["a-h"], "a-y", self.experts)
-        return Own(self._plain("a-y", t=t, bound=oracle.bound_of(c, tensor, s), bias=tested), self._row_truth())
+        terms = oracle.block_terms(tensor, self.tensors["a-h"], experts=self.experts)
+        return Own(self._plain("a-y", t=t, bound=oracle.bound_of(c, tensor, s), bias=tested, terms=terms), self._row_truth())
 
     def _expert_sum(self) -> Own:
         found, weights = self._expert_sums(), self.tensors.get("route-weights")

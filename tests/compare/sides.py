@@ -89,11 +89,11 @@ def token_keys(n=SHAPE["n"]):
 
 
 def terms_of(variant):
-    """terms(rows) -> f64 [K blocks, r, m] of the side that `rows_side` gives."""
+    """terms(rows, width) -> f64 [K/width, r, m] of the side that `rows_side` gives."""
     s = scene("D", variant, **SHAPE)
 
-    def terms(rows):
-        return np.stack([dots.sum(axis=0) * scale for _, dots, scale in oracle.block_dots(s.weights, s.blocks.take(rows), 32)])
+    def terms(rows, width=32):
+        return np.concatenate([dots * scale for _, dots, scale in oracle.block_dots(s.weights, s.blocks.take(rows), width)])
 
     return terms
 

@@ -76,7 +76,8 @@ class Maker:
             y = self.rows(n, m)
             previous = Side(rows=self.rows(max(1, n - 1), m)) if self.chance(0.3) else None
             parts = self.rng.standard_normal((4, n, m))
-            b = Side(rows=self.changed(y), previous=previous, terms=(lambda rows: parts[:, rows]), **self.judged(y))
+            b = Side(rows=self.changed(y), previous=previous, terms=(lambda rows, width: np.repeat(parts[:, rows], 32 // width, 0)),
+                     **self.judged(y))
             return Side(rows=y, **self.judged(y)), b, {}
         if kind == "blocks":
             m = int(self.rng.choice([32, 64, 96]))

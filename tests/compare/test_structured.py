@@ -114,6 +114,33 @@ class TestSplit:
         found = only(b_with(lambda rows: np.add(rows, part, out=rows, casting="unsafe"), terms=terms))
         assert text in found.reasons[0] and found.causes["structured"] > 0.95 * 97 * 64
 
+    @pytest.mark.parametrize(
+        "width, parts, factor, text",
+        [
+            (16, slice(33, 66), -1, "values 528..1055 of 1056 along K are missing from the sum"),
+            (4, slice(66, 132), 1, "values 264..527 of 1056 along K are counted 2 times"),
+        ],
+        ids=["in two", "in four"],
+    )
+    @pytest.mark.parametrize("rows", [97, 1], ids=["all rows", "one row"])
+    def test_a_split_of_33_blocks_cuts_one_in_the_middle(self, width, parts, factor, text, rows):
+        terms = terms_of("w11")
+        part = terms(np.arange(rows), width)[parts].sum(axis=0) * factor
+
+        def change(all_rows):
+            all_rows[:rows] += part.astype(np.float32)
+
+        assert text in only(b_with(change, terms=terms)).reasons[0]
+
+    def test_few_elements_are_enough_for_whole_blocks(self):
+        terms = terms_of("w11")
+        part = terms(np.array([5]))[16:].sum(axis=0)
+
+        def change(all_rows):
+            all_rows[5, :12] -= part[0, :12].astype(np.float32)
+
+        assert "K blocks 16..32 of 33 are missing" in only(b_with(change, terms=terms)).reasons[0]
+
     def test_in_some_rows_only(self):
         terms = terms_of("w11")
         part = terms(np.arange(SHAPE["n"]))[16:].sum(axis=0)

@@ -267,6 +267,8 @@ class TestBlockTerms:
         terms = oracle.block_terms(w, x)(rows)
         t, s = oracle.own_sums(contract("D", "ref"), w, x, threads=1)
         assert terms.shape == (16, 2, 7)
+        finer = oracle.block_terms(w, x)(rows, 4)
+        assert finer.shape == (128, 2, 7) and np.allclose(finer.reshape(16, 8, 2, 7).sum(axis=1), terms, rtol=1e-12)
         # decoded Q3_K values are rounded twice on the way, which the own oracle is not
         assert (np.abs(terms.sum(axis=0) - t[rows]) <= 2**-22 * s[rows] + 1e-30).all()
 
