@@ -44,7 +44,7 @@ def ladder(verdict: Verdict, grids: Sequence[Grid]) -> Html:
             tag("p", f"The lines show the first {len(colour)} tensors; {len(names) - len(colour)} more are in the table above.")
         )
     said += _said(jumps, verdict)
-    return section("Ladder of layers", tag("div", *made, class_="figures" if len(layers) <= PHONE else None), *said)
+    return section("Ladder of layers", tag("div", *made, class_="figures" if len(layers) <= PHONE else "row"), *said)
 
 
 _CAPTION = "Relative L2 of a - b. Numbers mark the widest jumps; a ring what does not pass; a cross what is not finite."

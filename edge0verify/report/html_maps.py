@@ -10,7 +10,8 @@ import numpy as np
 from edge0verify.records.status import PASS
 from edge0verify.records.verdict import LayerResult
 from edge0verify.report.html_svg import COLOURS, FAULT, INK, PLATE, QUIET, WIDTH, layer_ticks, new_figure, power_bar, svg
-from edge0verify.report.html_text import Html, short
+from edge0verify.report.html_text import Html
+from edge0verify.report.html_text import label as name_of
 from edge0verify.study.grids import Grid
 from edge0verify.study.kept_grids import sizes
 
@@ -145,7 +146,7 @@ def _profile(axis, values: np.ndarray, step: int, total: int, lines, *, upright:
     # A fault a thousand bounds high must not flatten what lies beside it.
     log = (log or most > 20) and positive.size > 0
     base = 10.0 ** np.floor(np.log10(positive.min())) / 2 if log else 0.0
-    top = 1.6 * max(most, 1.0 if limit is None else limit) if log else most * 1.15
+    top = 1.6 * max(most, limit or 0.0) if log else most * 1.15
     drawn = np.where(np.isfinite(heights), np.maximum(heights, base), top)
     way = "vertical" if upright else "horizontal"
     axis.stairs(drawn, edges, baseline=base, orientation=way, fill=True, color=COLOURS[0], alpha=0.9)
@@ -161,8 +162,10 @@ def _profile(axis, values: np.ndarray, step: int, total: int, lines, *, upright:
         (axis.set_yscale if upright else axis.set_xscale)("log")
     (axis.set_xlim if upright else axis.set_ylim)((0, total) if upright else (total, 0))
     (axis.set_ylim if upright else axis.set_xlim)(base, top)
-    ends = sorted({10.0 ** np.floor(np.log10(positive.min())), most}) if log else [most]
-    along.set_ticks(ends, [f"{end:.2g}" for end in ends])
+    least = 10.0 ** np.floor(np.log10(positive.min())) if log else most
+    # Side by side there is room for one number only.
+    ends = [least, most] if upright and most > 4 * least else [most]
+    along.set_ticks(ends, [f"{end:.{3 if end >= 100 else 2}g}" for end in ends])
     axis.minorticks_off()
     axis.tick_params(labelsize=7.5, length=2, pad=1.5)
     if not upright:
@@ -194,7 +197,7 @@ def overview(
     for (layer, tensor), value in values.items():
         if tensor in down and value is not None:
             grid[down[tensor], across[layer]] = value
-    label = 0.2 + 0.066 * max(len(short(t, 18)) for t in tensors)
+    label = 0.2 + 0.066 * max(len(name_of(t, 18)) for t in tensors)
     inner = max(WIDTH - 0.1 - label, 0.13 * len(layers))
     width, height = inner + label + 0.1, 1.05 + 0.2 * len(tensors)
     figure = new_figure(width, height)
@@ -232,7 +235,7 @@ def overview(
         axis.axhline(edge - 0.5, color="#ffffff", linewidth=0.8)
     axis.set_xlim(-0.5, len(layers) - 0.5)
     axis.set_ylim(len(tensors) - 0.5, -0.5)
-    axis.set_yticks(range(len(tensors)), [short(t, 18) for t in tensors])
+    axis.set_yticks(range(len(tensors)), [name_of(t, 18) for t in tensors])
     layer_ticks(axis, layers)
     axis.tick_params(labelsize=8, length=2)
     axis.set_xlabel("layer", labelpad=1)

@@ -94,10 +94,10 @@ def _since(before: NightRun, last: NightRun) -> str:
         for c in both
         if before.results[c].status != last.results[c].status
     ]
-    new, gone = len(last.results) - len(both), len(before.results) - len(both)
+    new, gone = (len(set(x.planned) - set(y.planned)) for x, y in ((last, before), (before, last)))
     parts = moved[:6] + ([f"{len(moved) - 6} more"] if len(moved) > 6 else [])
-    parts += [f"{new} new cells"] if new else []
-    parts += [f"{gone} cells gone"] if gone else []
+    parts += [f"{new} new in the plan"] if new else []
+    parts += [f"{gone} no longer in the plan"] if gone else []
     return ", ".join(parts) or "no cell changed its status"
 
 

@@ -21,7 +21,7 @@ from edge0verify.records.status import FAIL, INCONCLUSIVE, PASS
 from edge0verify.report import html_lines, tables
 from edge0verify.report.html_lines import STATUS_COLOURS, number
 from edge0verify.report.html_svg import COLOURS, legend, wide
-from edge0verify.report.html_text import Html, badge, details, figure, join, section, short, table, tag
+from edge0verify.report.html_text import Html, badge, details, figure, section, short, table, tag
 
 SCHEMA = "edge0verify.nightly/1"
 MOST = 120
@@ -35,6 +35,7 @@ METRICS = {
 }
 """What is drawn over nights, where a cell has it; `differing` and `anchor_differing` are made of the stored percentages."""
 _PHONE = 16
+_GREY = "#8a8f96"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,9 +140,9 @@ def _read(path: Path, mode: str) -> Nights:
         NightRun(
             run=run,
             started=str(started),
-            commit=commit,
+            commit=None if commit is None else str(commit),
             dirty=None if dirty is None else bool(dirty),
-            status=status,
+            status=None if status is None else str(status),
             kernels_sha256=str(kernels),
             config=dict(json.loads(config)),
             machine=dict(json.loads(machine)),
@@ -161,7 +162,7 @@ def _result(cell, status, reasons, remarks, metrics, base, dump, wall_s, verdict
         remarks=tuple(map(str, json.loads(remarks))),
         metrics={name: number(value) for name, value in dict(json.loads(metrics)).items()},
         base=None if base is None else dict(json.loads(base)),
-        dump=dump,
+        dump=None if dump is None else str(dump),
         wall_s=None if wall_s is None else float(wall_s),
         verdict=None if verdict is None else dict(json.loads(zlib.decompress(verdict))),
     )
@@ -174,29 +175,35 @@ def nights_section(nights: Nights) -> Html:
         return section(name, tag("p", "The history holds no nightly yet."))
     runs = nights.runs[-MOST:]
     numbers = [r.run for r in runs]
-    changes = [i for i in range(1, len(runs)) if (runs[i].commit, runs[i].dirty) != (runs[i - 1].commit, runs[i - 1].dirty)]
+    commits = _commits(runs)
     cells = list(dict.fromkeys(c for r in reversed(runs) for c in (*r.planned, *r.results)))
     found = {(c, r.run): result.status for r in runs for c, result in r.results.items()}
     parts: list[Html] = []
     if len(nights.runs) > len(runs):
         parts.append(tag("p", f"The last {len(runs)} of {len(nights.runs)} nights."))
     keys = legend([(status, colour, False) for status, colour in STATUS_COLOURS.items() if status in found.values()])
+    about = "Status of each cell in each night; the table of cells holds the last ones"
+    caption = "Cells over nights; x: FAIL, ?: INCONCLUSIVE, i: input error, !: internal error, a dot: no result. Above: the commit."
     for at in range(0, len(cells), 40):
-        drawing = html_lines.nights(
-            f"nights{at}", "Status of each cell in each night; the tables hold them", numbers, cells[at : at + 40], found, changes
-        )
-        caption = "Cells over nights; x: FAIL, ?: INCONCLUSIVE, i: input error, !: internal error, dot: no result. Dotted lines: another commit."
-        parts.append(figure(wide(drawing), caption, wide=True, legend=keys))
+        drawing = html_lines.nights(f"nights{at}", about, numbers, cells[at : at + 40], found, commits)
+        parts.append(figure(wide(drawing), caption, wide=True, late=True, legend=keys))
     made = [
-        m for i, (metric, what) in enumerate(METRICS.items()) if (m := _trend(f"trend{i}", metric, what, runs, numbers, changes))
+        m for i, (metric, what) in enumerate(METRICS.items()) if (m := _trend(f"trend{i}", metric, what, runs, numbers, commits))
     ]
-    parts.append(tag("div", *made, class_="figures" if len(runs) <= _PHONE else None))
+    parts.append(tag("div", *made, class_="figures" if len(runs) <= _PHONE else "row"))
     headers = ("night", "started", "commit", "status", PASS, FAIL, INCONCLUSIVE, "other", "no result")
     lines = [_night_line(r) for r in reversed(runs)]
     parts.append(
         details(f"Nights with their commits ({len(lines)})", table(headers, lines, label="Nights", left=4), open_=len(lines) <= 14)
     )
     return section(name, *parts)
+
+
+def _commits(runs: Sequence[NightRun]) -> list[tuple[int, str]]:
+    """(place of its first night, short name) of each commit, a dirty one with a plus."""
+    kinds = [(r.commit, r.dirty) for r in runs]
+    first = [i for i, kind in enumerate(kinds) if not i or kind != kinds[i - 1]]
+    return [(i, (str(runs[i].commit)[:7] if runs[i].commit else "unknown") + ("+" if runs[i].dirty else "")) for i in first]
 
 
 def _night_line(run: NightRun) -> tuple:
@@ -227,9 +234,9 @@ def _value(metrics: Mapping[str, float], metric: str) -> float:
 
 
 def _trend(
-    name: str, metric: str, what: str, runs: Sequence[NightRun], numbers: Sequence[int], changes: Sequence[int]
+    name: str, metric: str, what: str, runs: Sequence[NightRun], numbers: Sequence[int], commits: Sequence[tuple[int, str]]
 ) -> Html | None:
-    """One metric over nights: the cells whose value moved most have colours, the others are grey."""
+    """One metric over nights: the cells whose value moved have colours, the others are grey."""
     values: dict[str, dict[int, float]] = {}
     for r in runs:
         for cell, result in r.results.items():
@@ -239,17 +246,15 @@ def _trend(
     if not values:
         return None
     order = sorted(values, key=lambda cell: _moved(values[cell]))
-    coloured = order[-len(COLOURS) :][::-1]
-    colour = dict(zip(coloured, COLOURS))
-    series = [(values[c], colour.get(c, "#8a8f96"), 1.6 if c in colour else 0.8) for c in order]
-    moved = sum(_moved(v) > 1 for v in values.values())
-    drawing = html_lines.trend(name, f"{what} over nights", numbers, series, changes)
-    keys = legend(
-        [(c, colour[c], False) for c in coloured] + ([("other cells", "#8a8f96", False)] if len(order) > len(coloured) else [])
-    )
+    moved = [c for c in reversed(order) if _moved(values[c]) > 1]
+    colour = dict(zip(moved, COLOURS))
+    series = [(values[c], colour.get(c, _GREY), 1.6 if c in colour else 0.8) for c in order]
+    drawing = html_lines.trend(name, f"{what} over nights", numbers, series, commits)
+    rest = len(order) - len(colour)
+    keys = legend([(c, colour[c], False) for c in colour] + ([(f"{rest} others", _GREY, False)] if rest else []))
     scrolls = len(runs) > _PHONE
-    text = f"{what}: {len(values)} cells, {moved} of them moved. Dotted lines: another commit."
-    return figure(wide(drawing) if scrolls else drawing, text, wide=scrolls, legend=keys)
+    text = f"{what}, of {len(values)} cells; {len(moved) or 'none'} moved."
+    return figure(wide(drawing) if scrolls else drawing, text, wide=scrolls, late=True, legend=keys)
 
 
 def _moved(values: Mapping[int, float]) -> float:
@@ -265,6 +270,3 @@ def column(metrics: Mapping[str, float], metric: str) -> str:
     if np.isnan(value):
         return "-"
     return tables.percentage(value) if metric.endswith("pct") and 0 <= value <= 100 else tables.figure(value)
-
-
-__all__ = ["CellResult", "NightRun", "Nights", "column", "join", "nights_section", "read_nights"]

@@ -68,7 +68,7 @@ def layers_and_stages(verdict: Verdict, grids: Sequence[Grid]) -> Html:
     return section(
         "Layers and stages",
         tag("p", f"Stages and their entries: {stages}.", class_="quiet"),
-        tag("div", *made, class_="figures" if layers <= PHONE else None),
+        tag("div", *made, class_="figures" if layers <= PHONE else "row"),
         more,
         entries_table(verdict),
     )
@@ -111,6 +111,10 @@ def heat_maps(verdict: Verdict, grids: Sequence[Grid], chosen: Callable[[object]
     return section(name, tag("p", said), *parts)
 
 
+def _nearest(worst: float) -> str:
+    return f", worst error over bound {worst:.2g}" if np.isfinite(worst) else ", values that are not finite"
+
+
 def _telling(found: Sequence[Grid]) -> list[Grid]:
     """At most `MAPS`: what does not pass, then nearest to its bound, then what differs most; in the order of the layers."""
 
@@ -130,7 +134,7 @@ def _tensor(name: str, tensor: str, found: Sequence[Grid], drawn: Sequence[Grid]
             tag("code", short(tensor, 60)),
             f" (stage {stage})" if stage else "",
             f", {len(found)} layers" if len(found) > 1 else f", layer {found[0].layer}",
-            f", worst error over bound {max(worst):.2g}" if worst else "",
+            _nearest(max(worst)) if worst else "",
         ]
     )
     parts: list[Html] = []
@@ -154,10 +158,9 @@ def _panels(name: str, g: Grid) -> list[Html]:
     made: list[Html] = []
     judged = [side for side in (0, 1) if g.over[side] is not None]
     said = ""
-    if g.kind == "rows" and judged and (g.differing > NEARLY).all():
-        said = (
-            f"{tables.share(r.n - r.equal, r.n)} % of the values have other bits, nearly all in every bin: the share shows no more."
-        )
+    panel = html_maps.share_panel(g)
+    if g.kind == "rows" and judged and min(panel.by_row.min(), panel.by_column.min()) > NEARLY:
+        said = f"{tables.share(r.n - r.equal, r.n)} % of the values have other bits, nearly all in every row and column."
     elif (g.differing > 0).any():
         caption = f"Share of {kind} that differ; {tables.share(r.equal, r.n)} % equal. Beside: by row and by column."
         made.append(figure(html_maps.draw_share(g, f"{name}s"), caption))
@@ -174,7 +177,8 @@ def _panels(name: str, g: Grid) -> list[Html]:
 def _over(name: str, g: Grid, side: int) -> Html:
     over = g.over[side]
     broken, beyond = int(np.isnan(over).sum()), int((over > 1).sum())
-    text = f"Error over bound of {'ab'[side]}: worst {g.worst[side]:.2g}"
+    finite = over[np.isfinite(over)]
+    text = f"Error over bound of {'ab'[side]}: worst {finite.max():.2g}" if finite.size else f"Error over bound of {'ab'[side]}"
     text += f"; {beyond} of {over.size} bins beyond the bound (red)" if beyond else ""
     text += f"; {broken} bins hold values that are not finite (black)" if broken else ""
     return figure(html_maps.draw_over(g, side, name), f"{text}. Beside: the largest by row and by column.")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from edge0verify.records.causes import CAUSES
 from edge0verify.records.status import FAIL, INCONCLUSIVE, PASS
 from edge0verify.records.verdict import LayerResult, Verdict
@@ -204,7 +202,7 @@ def top8(verdict: Verdict, drawing: Html | None) -> Html:
     head += f"{found['argmax_changes']} best tokens changed, {found['set_changes']} sets of eight changed."
     parts: list[Html] = [tag("p", head)]
     if spread:
-        text = tables.beside_spread(_real(found["max_move"]), {**spread, "max_move": _real(spread["max_move"])})
+        text = tables.beside_spread(found["max_move"], spread)
         parts.append(tag("p", tag("strong", text[0].upper() + text[1:] + ".")))
     else:
         parts.append(tag("p", "The spread of the accepted variants was not measured, so nothing says whether this is much."))
@@ -246,10 +244,6 @@ def top8(verdict: Verdict, drawing: Html | None) -> Html:
             )
         )
     return section("Log-probs beside the spread", *parts)
-
-
-def _real(value: object) -> object:
-    return value if value is None or isinstance(value, (int, float)) else np.inf
 
 
 def _most(spread: dict | None, name: str) -> object:

@@ -74,6 +74,8 @@ li{margin:.125rem 0}
 .facts dt{color:var(--quiet);flex:0 0 8.5rem}
 .facts dd{margin:0;min-width:0}
 .scroll{overflow-x:auto;width:fit-content;max-width:100%;margin:.5rem 0;border:1px solid var(--line);background:var(--panel)}
+.scroll.late{direction:rtl}
+.scroll.late>*{direction:ltr}
 .scroll.tall{max-height:28rem;overflow-y:auto}
 table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}
 th,td{padding:.2rem .6rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line);overflow-wrap:normal;
@@ -91,13 +93,17 @@ summary{cursor:pointer;padding:.35rem 0;font-weight:600}
 details details summary{font-weight:400}
 .figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,19rem),1fr));gap:1rem}
 figure{margin:.75rem 0;border:1px solid var(--line);background:var(--panel);padding:.5rem;min-width:0}
-.figures figure{margin:0}
+.row{display:flex;flex-wrap:wrap;gap:1rem;align-items:flex-start}
+.figures figure,.row figure{margin:0}
 figure .scroll{border:0;margin:0;width:auto}
 figure svg{display:block;width:100%;height:auto;max-width:34rem}
-figure.wide svg{max-width:none}
+figure.wide{width:fit-content;max-width:100%}
+figure.wide .scroll svg{max-width:none}
 figcaption{font-size:.875rem;margin-top:.35rem}
 .legend{display:flex;flex-wrap:wrap;gap:.125rem .9rem;list-style:none;margin:.35rem 0 0;padding:0;font-size:.875rem}
 .legend svg{display:inline-block;width:1.9rem;height:.7rem;vertical-align:middle;margin-right:.3rem}
-@media print{.scroll{overflow:visible}.scroll.tall{max-height:none}nav,.skip{display:none}}
+@media print{.scroll{overflow:visible}.scroll.late{direction:rtl}
+.scroll.late>*{direction:ltr}
+.scroll.tall{max-height:none}nav,.skip{display:none}}
 """
 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from edge0verify.report.html_text import Html, esc, join, short, tag
+from edge0verify.report.html_text import label as name_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +64,10 @@ def style():
 def svg(figure: Figure, name: str, label: str) -> Html:
     """The figure as an <svg> element. `name` is its own within the page, `label` says what it shows to who cannot see it."""
     out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    with warnings.catch_warnings():
+        # The browser's fonts draw the letters; that matplotlib's own lack one is no matter.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = out.getvalue()
     text = text[text.index("<svg") :]
     head, body = text.split(">", 1)
@@ -132,7 +137,10 @@ def _decades(least: float, most: float) -> list[int]:
 def power_bar(bar, least: float) -> None:
     """Ticks of a horizontal colour bar that runs from `least` to 1 by powers of ten."""
     decades = _decades(np.ceil(np.log10(least) - 1e-9), 0)
-    bar.set_ticks([10.0**d for d in decades], labels=[*map(_power, decades)])
+    if len(decades) > 1:
+        bar.set_ticks([10.0**d for d in decades], labels=[*map(_power, decades)])
+    else:
+        bar.set_ticks([least, 1.0], labels=[f"{least:.2g}", "1"])
     bar.minorticks_off()
 
 
@@ -148,4 +156,4 @@ def layer_ticks(axis, layers: Sequence[object]) -> None:
     # The last ones (mtp, head) take the place of the numbers just before them.
     kept = set(named[-2:]) if len(named) < len(layers) else set()
     shown = [i for i in range(len(layers)) if i in kept or (i % every == 0 and not any(0 < k - i < every for k in kept))]
-    axis.set_xticks(shown, [short(layers[i], 8) for i in shown])
+    axis.set_xticks(shown, [name_of(layers[i], 8) for i in shown])

@@ -10,6 +10,8 @@ from edge0verify.records.status import FAIL, INCONCLUSIVE, PASS
 
 MARK = {PASS: "\N{CHECK MARK}", FAIL: "\N{MULTIPLICATION SIGN}", INCONCLUSIVE: "?"}
 """Beside the word and the colour, so that neither is needed to tell a status."""
+LONG = 800
+"""Characters of a reason that are shown at once."""
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
 """What a page cannot hold, and what turns the direction of the text after it."""
 
@@ -20,12 +22,16 @@ class Html(str):
     __slots__ = ()
 
 
+def visible(value: object) -> str:
+    """As text, with control characters, lone surrogates and marks of direction as \\uXXXX."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found.group()):04x}", str(value))
+
+
 def esc(value: object) -> Html:
-    """Escaped for an element or a quoted attribute; control characters, lone surrogates and marks of direction as \\uXXXX."""
+    """Escaped for an element or a quoted attribute; `Html` as it is."""
     if isinstance(value, Html):
         return value
-    text = _CONTROLS.sub(lambda found: f"\\u{ord(found.group()):04x}", str(value))
-    return Html(html.escape(text, quote=True))
+    return Html(html.escape(visible(value), quote=True))
 
 
 def short(value: object, most: int) -> str:
@@ -35,6 +41,11 @@ def short(value: object, most: int) -> str:
         return text
     head = (most - 1) // 2
     return f"{text[:head]}\N{HORIZONTAL ELLIPSIS}{text[len(text) - (most - 1 - head) :]}"
+
+
+def label(value: object, most: int) -> str:
+    """A name for a figure: one line that any font can draw."""
+    return short(" ".join(visible(value).split()), most)
 
 
 def tag(name: str, *parts: object, **attributes: object) -> Html:
@@ -62,9 +73,10 @@ def section(title: str, *parts: object) -> Html:
     return tag("section", tag("h2", title, id=name), *parts, aria_labelledby=name)
 
 
-def box(label: str, *parts: object, tall: bool = False) -> Html:
-    """Something wide: it scrolls inside its own box, which the keyboard can reach."""
-    return tag("div", *parts, class_="scroll tall" if tall else "scroll", role="region", tabindex="0", aria_label=label)
+def box(label: str, *parts: object, tall: bool = False, late: bool = False) -> Html:
+    """Something wide: it scrolls inside its own box, which the keyboard can reach. late: it begins at its right end."""
+    kinds = " ".join(["scroll", *(["tall"] if tall else []), *(["late"] if late else [])])
+    return tag("div", *parts, class_=kinds, role="region", tabindex="0", aria_label=label)
 
 
 def table(
@@ -109,7 +121,8 @@ def facts(pairs: Iterable[tuple[object, object]]) -> Html:
 
 
 def listing(items: Sequence[object], *, most: int = 12, what: str = "reasons") -> Html:
-    """A list whose first `most` are shown and whose rest opens on demand."""
+    """A list whose first `most` are shown and whose rest opens on demand, as does the rest of a very long item."""
+    items = [_long(item) for item in items]
     shown = tag("ul", *(tag("li", item) for item in items[:most]))
     if len(items) <= most:
         return shown
@@ -117,7 +130,13 @@ def listing(items: Sequence[object], *, most: int = 12, what: str = "reasons") -
     return join([shown, details(f"{len(items) - most} more {what}", rest)])
 
 
-def figure(drawing: Html, caption: object, *, wide: bool = False, legend: Html | str = "") -> Html:
-    """A drawing with its caption; a wide one scrolls inside its own box."""
-    inner = box("figure: scrolls sideways", drawing) if wide else drawing
+def _long(item: object) -> Html:
+    if isinstance(item, Html) or len(text := str(item)) <= LONG:
+        return esc(item)
+    return join([text[: LONG // 2], "\N{HORIZONTAL ELLIPSIS}", details(f"all {len(text)} characters", tag("p", text))])
+
+
+def figure(drawing: Html, caption: object, *, wide: bool = False, late: bool = False, legend: Html | str = "") -> Html:
+    """A drawing with its caption; a wide one scrolls inside its own box, one whose end matters most (`late`) from there."""
+    inner = box("figure: scrolls sideways", drawing, late=late) if wide else drawing
     return tag("figure", inner, legend, tag("figcaption", caption), class_="wide" if wide else None)
