@@ -7,6 +7,7 @@ import importlib.util
 from typing import Any
 
 from edge0verify.runtime.gpu import GpuRuntime, Handle, pcie_link
+from edge0verify.runtime.image_cache import cached
 from edge0verify.runtime.protocol import Buffer, Detected, Device, DeviceError
 from edge0verify.runtime.sources import kernel_folder
 
@@ -52,6 +53,13 @@ def compile_source(arch: str, source: str, *, options: tuple[str, ...] = ()) -> 
     check("nvrtcGetCUBIN", nvrtc.nvrtcGetCUBIN(program, image))
     nvrtc.nvrtcDestroyProgram(program)
     return image
+
+
+def nvrtc_version() -> str:
+    """'13.0' of the compiler that is loaded."""
+    from cuda.bindings import nvrtc
+
+    return ".".join(str(part) for part in nvrtc.nvrtcVersion()[1:])
 
 
 class CudaRuntime(GpuRuntime):
@@ -100,7 +108,9 @@ class CudaRuntime(GpuRuntime):
         self._run(self._driver, name, buffer.pointer, value, buffer.nbytes // width, int(stream))
 
     def compile(self, arch: str, source: str | None = None, *, options: tuple[str, ...] = ()) -> bytes:
-        return compile_source(arch, PORTABLE if source is None else source, options=options)
+        text = PORTABLE if source is None else source
+        facts = ("nvrtc", nvrtc_version(), arch, *IEEE, *options, text)
+        return cached(lambda: compile_source(arch, text, options=options), *facts)
 
     def _load(self, image: bytes) -> Any:
         self._call("Free", 0)  # makes the device's primary context the current one

@@ -7,6 +7,7 @@ import importlib.util
 from typing import Any
 
 from edge0verify.runtime.gpu import GpuRuntime, Handle, pcie_link
+from edge0verify.runtime.image_cache import cached
 from edge0verify.runtime.protocol import Buffer, Detected, Device, DeviceError
 from edge0verify.runtime.sources import kernel_folder
 
@@ -51,6 +52,17 @@ def compile_source(arch: str, source: str) -> bytes:
     check("hiprtcGetCode", hiprtc.hiprtcGetCode(program, image))
     hiprtc.hiprtcDestroyProgram(program.createRef())
     return bytes(image)
+
+
+def hiprtc_version() -> str | None:
+    """Version of the compiler that is loaded; None where it does not say, and then nothing it makes is kept."""
+    from hip import hiprtc
+
+    try:
+        code, *version = hiprtc.hiprtcVersion()
+    except (RuntimeError, OSError):
+        return None
+    return ".".join(str(part) for part in version) if int(code) == 0 else None
 
 
 class HipRuntime(GpuRuntime):
@@ -105,7 +117,11 @@ class HipRuntime(GpuRuntime):
         )
 
     def compile(self, arch: str, source: str | None = None) -> bytes:
-        return compile_source(arch, PORTABLE if source is None else source)
+        text = PORTABLE if source is None else source
+        version = hiprtc_version()
+        if version is None:
+            return compile_source(arch, text)
+        return cached(lambda: compile_source(arch, text), "hiprtc", version, arch, *OPTIONS, text)
 
     def _load(self, image: bytes) -> Any:
         return self._call("ModuleLoadData", image)
