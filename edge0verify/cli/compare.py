@@ -11,7 +11,9 @@ from edge0verify.cli.progress import progress_bar
 from edge0verify.records.errors import InputError
 
 STAGES = (*options.STAGES, "route")
-FOR_VARIANTS = ("prompt", "prompt_file", "cascade", "split", "device", "device_a", "device_b")
+FOR_STAGES = ("split", "device", "device_a", "device_b")
+"""Options that say nothing about two runs of the whole model."""
+FOR_VARIANTS = ("questions", "prompt", "prompt_file", "cascade", "split", "device", "device_a", "device_b")
 """Options that say nothing about dumps."""
 
 
@@ -26,6 +28,7 @@ FOR_VARIANTS = ("prompt", "prompt_file", "cascade", "split", "device", "device_a
 @options.prompt_options()
 @click.option("--layer", metavar="N[-M][,N]", help="Judge only these layers.")
 @click.option("--cascade", is_flag=True, help="Also run the whole model with a and with b on four prompts: movement of the top 8.")
+@click.option("--questions", type=click.IntRange(0), default=0, help="Of two sets of flags: also put this many questions to both.")
 @click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="TOML rules: limits by stage, tensor, layer.")
 @click.option("--png", "png_to", type=click.Path(path_type=Path), metavar="DIR", help="Also draw heat maps and a ladder of layers.")
 @click.option("--html", "html_to", type=click.Path(path_type=Path), metavar="FILE", help="Also write the report as one HTML file.")
@@ -39,12 +42,15 @@ FOR_VARIANTS = ("prompt", "prompt_file", "cascade", "split", "device", "device_a
 @click.pass_context
 def command(
     ctx, dumps, stage, variant_a, variant_b, flags_a, flags_b, model, projection, prompt, prompt_file, rows, layer, cascade,
-    policy_file, png_to, html_to, keep_grids, split, knobs, seed, mistake, device, device_a, device_b, threads, json_to,
+    questions, policy_file, png_to, html_to, keep_grids, split, knobs, seed, mistake, device, device_a, device_b, threads, json_to,
 ) -> int:
     """Compare two variants of a stage on real weights and real text, or two dumps.
 
     Variants: the reference path (mmvq) runs the prompt once; the stage is then replayed in every layer with a and with b on the
     reference path's inputs. Dumps: rows are joined by their keys, and each stage is judged on the inputs that each dump holds.
+    Two sets of flags without --stage: the whole model runs with each (over prose, where no prompt is named), and the two runs are
+    compared as dumps are. Flags that change routes (STRATA_ROUTE_TAIL_SKIP, STRATA_ROUTE_PRIOR with STRATA_ROUTE_RESIDENT) are
+    compared so in any case: what they change is `by-design`.
     Either way each variant is judged against its own contract; the pair only names the difference.
 
     \b
@@ -56,6 +62,7 @@ def command(
       edge0verify compare --stage D --a mmq --b w11 --cascade --html report.html
       edge0verify compare --stage D --a mmvq --b w11 --prompt prose --split 0-2@sim:0,3-5@sim:1
       edge0verify compare --stage D --a w11 --b w11 --device-a cpu --device-b cuda:0
+      edge0verify compare --flags-a "" --flags-b "STRATA_ROUTE_TAIL_SKIP=0.1" --questions 40
       edge0verify compare dumps/a.h5 dumps/b.h5
       edge0verify compare dumps/a.h5 dumps/b.h5 --stage U -m model.gguf
 
@@ -80,7 +87,17 @@ def command(
             option = given[0].replace("prompt_file", "file").replace("_", "-")
             raise InputError(f"--{option}: expected only without dumps, which have a prompt of their own")
         verdict = _dumps(dumps, stage, sides, model, projection, rows, layer, policy, threads, observe)
+    elif options.is_whole(flags_a, flags_b, stage):
+        named = ctx.get_parameter_source("prompt") is not click.core.ParameterSource.DEFAULT
+        given = [name for name in FOR_STAGES if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT]
+        if given:
+            raise InputError(f"--{given[0].replace('_', '-')}: expected only with one stage and no route flag")
+        prompt = prompt if named else "prose"
+        verdict = _whole(stage, (flags_a, flags_b), model, projection, prompt, prompt_file, rows, layer, cascade, questions, policy,
+                         threads, observe)
     else:
+        if questions:
+            raise InputError("--questions: expected only with --flags-a and --flags-b of the whole model")
         verdict = _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer, cascade, policy, threads, observe,
                             (split, knobs, seed, mistake), _devices(device, device_a, device_b, split, cascade))
     verdict = options.with_command(verdict)
@@ -168,6 +185,36 @@ def _variants(stage, sides, model, projection, prompt, prompt_file, rows, layer,
                                   device=request.device_a)
             verdict = with_top8(hold_movement(verdict, moved, policy), moved)
     return verdict
+
+
+def _whole(stage, flags, model, projection, prompt, prompt_file, rows, layer, cascade, questions, policy, threads, observe):
+    from edge0verify.model import load_model
+    from edge0verify.study.whole import Configuration, WholeRequest, compare_whole
+
+    loaded = load_model(model, projection)
+    name, tokens = options.read_prompt(loaded, prompt, prompt_file)
+    sides = []
+    for text in flags:
+        read, variants = options.read_variants(None, text)
+        options.read_route(read, loaded)
+        sides.append(Configuration(flags=read, variants=variants))
+    span = None if rows is None else options.read_rows(rows, len(tokens))
+    request = WholeRequest(
+        model=loaded,
+        tokens=tokens,
+        prompt=name,
+        a=sides[0],
+        b=sides[1],
+        stage=stage,
+        layers=options.read_dump_layers(layer),
+        rows=None if span is None else (span.start, span.stop),
+        policy=policy,
+        threads=options.thread_count(threads),
+        questions=questions,
+        cascade=cascade,
+    )
+    with progress_bar() as progress:
+        return compare_whole(request, progress=progress, observe=observe)
 
 
 def _dumps(dumps, stage, sides, model, projection, rows, layer, policy, threads, observe):

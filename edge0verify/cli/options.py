@@ -231,6 +231,16 @@ def read_route(flags, model):
     return route
 
 
+def is_whole(flags_a: str | None, flags_b: str | None, stage: str | None) -> bool:
+    """Whether two sets of flags ask for runs of the whole model: no stage is named, or routes are flagged, which no replay of a
+    stage on identical inputs could show."""
+    from edge0verify.variants.flags import by_design, read_flags
+
+    if flags_a is None or flags_b is None:
+        return False
+    return stage is None or bool(by_design(read_flags(flags_a)) or by_design(read_flags(flags_b)))
+
+
 def read_side(side: str, variant: str | None, flags: str | None, stage: str | None) -> dict[str, str]:
     """Variants per part (D, A1, A2, U) that one side of a comparison is given by name (for `stage`) or by flags; {} by neither.
 

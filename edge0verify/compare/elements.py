@@ -43,8 +43,8 @@ class Elements:
     """int, |code a - code b|."""
     apart: Callable[[], Mask] | None = None
     """Where the two own oracles give different results; None where both have the same operands."""
-    declared: bool = False
-    """A flag declares that this tensor differs."""
+    declared: bool | Mask = False
+    """A flag declares that this tensor differs: all of it, or the rows of a bool [rows, 1]."""
 
     @property
     def judged(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from edge0verify.records.errors import InputError
 from edge0verify.records.evidence import Evidence
 
@@ -20,6 +22,13 @@ class Entry:
 def where(evidence: Evidence, side: str | None = None) -> str:
     """The evidence's place, to begin an error line with."""
     return f"layer {evidence.layer} {evidence.tensor}" + (f" side {side}" if side else "")
+
+
+def by_flag(evidence: Evidence, part: slice | np.ndarray) -> bool | np.ndarray:
+    """Whether a flag declares a difference in rows `part`: for all of them, or bool [rows, 1]."""
+    if not evidence.declared or evidence.declared_rows is None:
+        return bool(evidence.declared)
+    return evidence.declared_rows[part][:, None]
 
 
 def expect_shape(evidence: Evidence, side: str | None, what: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
@@ -46,5 +55,7 @@ def check_common(evidence: Evidence, shape: tuple[int, int]) -> None:
     for what, array in (("oracle", evidence.oracle), ("oracle_a", evidence.oracle_a), ("oracle_b", evidence.oracle_b)):
         if array is not None:
             expect_shape(evidence, None, what, array.shape, shape)
+    if evidence.declared_rows is not None and evidence.declared_rows.shape != shape[:1]:
+        raise InputError(f"{where(evidence)}: expected a flag's rows [{shape[0]}], found {list(evidence.declared_rows.shape)}")
     if evidence.keys is not None and (evidence.keys.ndim != 2 or len(evidence.keys) != shape[0]):
         raise InputError(f"{where(evidence)}: expected keys of {shape[0]} rows, found shape {list(evidence.keys.shape)}")

@@ -151,7 +151,8 @@ def _result(
     total = m.n + lone
     counts = causes.count(labels)
     if lone:
-        counts[names.ROUTE_FLIP.name] = counts.get(names.ROUTE_FLIP.name, 0) + lone
+        cause = names.BY_DESIGN if evidence.lone.declared else names.ROUTE_FLIP
+        counts[cause.name] = counts.get(cause.name, 0) + lone
     if sum(counts.values()) != total:
         raise AssertionError(f"{where(evidence)}: causes count {sum(counts.values())} of {total} elements")
     shown = worst.pick(evidence, entry, comparator, labels, policy.worst)

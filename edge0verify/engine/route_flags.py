@@ -93,6 +93,10 @@ class RouteFlags:
         return weights < np.float32(self.tail_skip) * weights.max(axis=1, keepdims=True)
 
 
+PLAIN = RouteFlags()
+"""No flag is set."""
+
+
 @dataclass(frozen=True)
 class Chosen:
     """One layer's routes: ids int32 [n, k], weights float32 [n, k], the ids without flags, and which pairs are skipped."""

@@ -76,6 +76,8 @@ class LoneRows:
     b: np.ndarray
     within: bool | None = None
     """Whether the flips behind them lie within the router's bound; None where that is not known."""
+    declared: bool = False
+    """A flag declares that the routes differ, and both sides' follow from their flags: they count as `by-design`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,11 +118,13 @@ class Evidence:
     router: Router | None = None
     """Kind `ids`: the logits behind them."""
     lone: LoneRows | None = None
-    """Rows without a partner; they count as `route-flip`."""
+    """Rows without a partner; they count as `route-flip`, or as `by-design` where a flag declares them."""
     reference: Side | None = None
     """The reference path's own result where it is neither a nor b: `compare.reference` says whether it can be trusted."""
     declared: str = ""
     """The flag that declares that this tensor differs (cause `by-design`)."""
+    declared_rows: np.ndarray | None = None
+    """bool [n]: rows that the flag declares, since both sides are what their flags' rules make of them; None for all rows."""
 
 
 @dataclass(frozen=True, kw_only=True)

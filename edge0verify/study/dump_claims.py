@@ -47,7 +47,11 @@ def claim(dump: Dump, declared: Mapping[str, str]) -> Claim:
 
 
 def label(claim: Claim, stage: str | None) -> str:
-    """The variant of one stage, or all: 'w11', 'D=w11,A=mmq,U=mmvq', or 'unknown'."""
+    """The variant of one stage, or all: 'w11', 'D=w11,A=mmq,U=mmvq', or 'unknown'; flags that declare another output follow."""
+    return " ".join((_variants(claim, stage), *claim.by_design))
+
+
+def _variants(claim: Claim, stage: str | None) -> str:
     parts = {"D": "D", "A": "A1", "U": "U"}
     if stage is not None:
         return claim.variants.get(parts[stage], "unknown")

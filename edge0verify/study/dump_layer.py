@@ -15,6 +15,7 @@ from edge0verify.model import Model
 from edge0verify.numerics.blocks import Blocks
 from edge0verify.records.evidence import Evidence, LoneRows, Router, Side
 from edge0verify.records.verdict import LayerResult
+from edge0verify.study.by_design import LayerRoutes, Rule, by_rule, layer_routes
 from edge0verify.study.dump_replay import Remains, remains
 from edge0verify.study.dump_rows import LayerJoin, SideRows, of_pairs, take
 from edge0verify.study.dump_stream import is_large, streamed
@@ -37,6 +38,8 @@ JUDGED_FROM = {
     "u-ylq": ("a-yl",), "u": ("a-yl",),
 }
 """Dumped tensors from which each is judged: where these are not finite, nothing can be."""
+BY_FLAG = ("route-ids", "route-weights")
+"""What a route flag changes on identical inputs; the router's logits it leaves alone."""
 PART_OF = {"a-gate": "A1", "a-up": "A1", "a-h": "A1", "a-y": "A2", "a-yl": "A2"}
 
 
@@ -51,6 +54,8 @@ class Found:
     """Tensor -> why no contract judged it on some side."""
     own: dict[str, Origin] = field(default_factory=dict)
     """Stage -> what its variants make different on identical inputs, where the dumped inputs differ."""
+    routes: LayerRoutes | None = None
+    """What flags changed, where they declare a difference and both sides hold their routes."""
 
 
 def compare_layer(
@@ -59,6 +64,7 @@ def compare_layer(
     model: Model | None,
     variants: tuple[Mapping[str, str], Mapping[str, str]],
     declared: str,
+    rules: tuple[Rule, Rule],
     stage: str | None,
     inherited: Mapping[str, np.ndarray],
     earlier: str,
@@ -70,7 +76,7 @@ def compare_layer(
 
     `observe(evidence, results)` sees each tensor with its entries.
     """
-    work = _Layer(join, model, variants, declared, inherited, earlier, policy, threads, observe)
+    work = _Layer(join, model, variants, declared, rules, inherited, earlier, policy, threads, observe)
     stages = tuple(OUTPUTS) if stage is None else (stage,)
     written = [tensor for s in stages for tensor in OUTPUTS[s]]
     read = [t for t in dict.fromkeys(tensor for s in stages for tensor in READS[s]) if t not in written]
@@ -81,6 +87,8 @@ def compare_layer(
     if stage is None:
         for tensor in sorted(work.names - set(written) - set(read)):
             work.check(tensor)
+    if declared:
+        work.found.routes = work.routes()
     return work.found
 
 
@@ -111,8 +119,8 @@ class OnDemand(Mapping):
 class _Layer:
     """The tensors of one layer on both sides, read when they are asked for."""
 
-    def __init__(self, join, model, variants, declared, inherited, earlier, policy, threads, observe) -> None:
-        self.observe = observe
+    def __init__(self, join, model, variants, declared, rules, inherited, earlier, policy, threads, observe) -> None:
+        self.observe, self.rules = observe, rules
         self.join, self.model, self.variants, self.declared = join, model, variants, declared
         self.inherited, self.earlier, self.policy, self.threads = inherited, earlier, policy, threads
         self.layer = join.a.layer
@@ -191,8 +199,8 @@ class _Layer:
         model = self.model if self.model is not None and self._in_model() else None
         made = [
             OwnLayer(model=model, layer=self.layer, tensors=values, variants=names, token=token, experts=experts, shared=shared,
-                     threads=self.threads)
-            for values, names, (token, experts) in zip(self._values, self.variants, places)
+                     threads=self.threads, route=rule)
+            for values, names, (token, experts), rule in zip(self._values, self.variants, places, self.rules)
         ]
         return made[0], made[1]
 
@@ -228,6 +236,7 @@ class _Layer:
         inherited = self.inherited.get(stage)
         if inherited is not None and pairs:
             inherited = None if self.join.pair_token is None else inherited[self.join.pair_token]
+        flagged = bool(self.declared) and tensor in BY_FLAG
         kind = "blocks" if a.side.blocks is not None else "ids" if a.side.ids is not None else "rows"
         return Evidence(
             layer=self.layer,
@@ -244,9 +253,10 @@ class _Layer:
             inherited=inherited if inherited is None or fit is None else inherited[fit],
             remains=self._remaining(tensor, fit),
             earlier=self.earlier if inherited is not None and inherited.any() else "",
-            router=self._router(fit) if tensor == "route-ids" else None,
+            router=self._router(fit) if tensor == "route-ids" and None not in self.rules else None,
             lone=self._lone() if pairs else None,
-            declared=self.declared if stage == "route" else "",
+            declared=self.declared if flagged else "",
+            declared_rows=self._by_rule[slice(None) if fit is None else fit] if flagged else None,
         )
 
     def remains(self, stage: str) -> Remains | None:
@@ -297,7 +307,17 @@ class _Layer:
         a, b = self.join.lone_a, self.join.lone_b
         if not len(a.keys) and not len(b.keys):
             return None
-        return LoneRows(a=a.keys, b=b.keys, within=self._within(np.union1d(a.token, b.token)))
+        tokens = np.union1d(a.token, b.token)
+        flagged = bool(self.declared) and bool(self._by_rule[tokens].all())
+        return LoneRows(a=a.keys, b=b.keys, within=None if flagged else self._within(tokens), declared=flagged)
+
+    @cached_property
+    def _by_rule(self) -> np.ndarray:
+        return by_rule(self._own, (self.join.tokens.a, self.join.tokens.b))
+
+    def routes(self) -> LayerRoutes | None:
+        """What the flags changed in this layer; None where a side does not hold its routes."""
+        return layer_routes(self.join, self._values, self.rules)
 
     def _within(self, tokens: np.ndarray) -> bool | None:
         """Whether the flips of these joined tokens came in, or lie within the router's bound; None where that is not known."""

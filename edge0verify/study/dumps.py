@@ -17,6 +17,7 @@ from edge0verify.records.errors import InputError
 from edge0verify.records.status import FAIL, PASS
 from edge0verify.records.verdict import LayerResult, Verdict
 from edge0verify.study import dump_head, dump_layer, reduced
+from edge0verify.study.by_design import rule_of, summarise, with_summary
 from edge0verify.study.dump_claims import Claim, claim, engagement, label
 from edge0verify.study.dump_rows import LayerJoin, join_layer
 from edge0verify.study.dump_tensors import differing_rows
@@ -99,6 +100,8 @@ class _Comparison:
         results: list[LayerResult] = []
         unjudged: dict[str, str] = {}
         own: list[Origin] = []
+        declared, rules = self._by_design(), (rule_of(self.a, self.model), rule_of(self.b, self.model))
+        routes = []
         swapped = swapped_layers(self.a, self.b)
         failures = [*swapped]
         for at, layer in enumerate(wanted):
@@ -107,7 +110,8 @@ class _Comparison:
                 join=joins[layer],
                 model=self.model,
                 variants=(self.claims[0].variants, self.claims[1].variants),
-                declared=self._by_design(),
+                declared=declared,
+                rules=rules,
                 stage=self.request.stage,
                 inherited={stage: mask for (where, stage), mask in inheritance.inherited.items() if where == layer},
                 earlier=inheritance.first(),
@@ -120,8 +124,11 @@ class _Comparison:
             other += found.unproven
             unjudged |= found.unjudged
             own += found.own.values()
+            routes += [found.routes] if found.routes is not None else []
         report("comparing", len(wanted), len(wanted))
         other += _orphans(inheritance, wanted)
+        changed = summarise(routes, (self.claims[0].by_design, self.claims[1].by_design)) if declared else None
+        other += changed.unproven if changed else ()
         top8 = None
         if self.request.stage is None:
             head = dump_head.compare_head(self.a, self.b, same_so_far=not inheritance.origins and not inheritance.orphans)
@@ -134,7 +141,8 @@ class _Comparison:
             model=self.model, top8=top8,
         )
         lead = swapped if verdict.status == FAIL else lead
-        return _with_cascade(_led_by(verdict, lead), inheritance.joined_by(own))
+        verdict = _with_cascade(_led_by(verdict, lead), inheritance.joined_by(own))
+        return with_summary(verdict, changed) if changed else verdict
 
     def _wanted(self) -> list[int | str]:
         if self.request.layers is None:

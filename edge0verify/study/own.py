@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from edge0verify.engine.route_flags import PLAIN, RouteFlags
 from edge0verify.model import Model
 from edge0verify.numerics.blocks import Blocks
 from edge0verify.numerics.contracts import Contract, contract
@@ -59,6 +60,8 @@ class OwnLayer:
     experts: np.ndarray | None
     shared: Shared
     threads: int
+    route: RouteFlags | None = PLAIN
+    """By which rule experts are chosen; None where it is not known."""
 
     def of(self, tensor: str) -> Own:
         """The side of one tensor; unknown names have neither oracle nor bound."""
@@ -264,23 +267,37 @@ class OwnLayer:
 
     def _ids(self) -> Own:
         logits = self.tensors.get("route-logits")
-        chosen = None if logits is None else largest(logits, self.tensors["route-ids"].shape[1])
+        chosen = None
+        if logits is not None and self.route is not None:
+            chosen = largest(self.route.favoured(self.layer, logits), self.tensors["route-ids"].shape[1])
         return Own(self._plain("route-ids", chosen=chosen))
 
     def _weights(self) -> Own:
-        """Softmax over all experts, the chosen ones made to add up to 1: E within an ulp, each sum and quotient a rounding."""
+        """Softmax over all experts, the chosen ones made to add up to 1: E within an ulp, each sum and quotient a rounding. Experts
+        that a flag skips have weight 0, and the others add up to 1 again."""
         logits, ids = self.tensors.get("route-logits"), self.tensors.get("route-ids")
-        if logits is None or ids is None or not ((ids >= 0) & (ids < logits.shape[1])).all():
+        known = logits is not None and ids is not None and self.route is not None
+        if not known or not ((ids >= 0) & (ids < logits.shape[1])).all():
             return Own(self._plain("route-weights"))
         chosen = np.take_along_axis(logits.astype(np.float64), ids, axis=1)
         with np.errstate(invalid="ignore", over="ignore"):
             spread = logits.astype(np.float64).max(axis=1, keepdims=True) - chosen
             e = np.exp(chosen - chosen.max(axis=1, keepdims=True))
-            t = e / e.sum(axis=1, keepdims=True)
         # The difference to the largest logit is rounded before E takes it, which E scales by its size; the sum over the experts
         # cancels between numerator and denominator.
         n = 2 * (2 + spread.max(axis=1, keepdims=True)) + 2 + ids.shape[1]
+        if self.route.tail_skip > 0:
+            e = np.where(self._skipped(e, n * EPS), 0.0, e)
+            n = n + 1 + ids.shape[1]
+        with np.errstate(invalid="ignore"):
+            t = e / e.sum(axis=1, keepdims=True)
         return Own(self._plain("route-weights", t=t, bound=t * (n * EPS / (1 - n * EPS)) + 4 * logits.shape[1] * 2.0**-149))
+
+    def _skipped(self, e: np.ndarray, reach: np.ndarray) -> np.ndarray:
+        """bool [n, k]: experts with less than the flag's share e of the largest; within `reach` of the border, those that were."""
+        border = float(np.float32(self.route.tail_skip))
+        near = np.abs(e - border) <= 2 * border * reach
+        return np.where(near, self.tensors["route-weights"] == 0, e < border)
 
 
 def router_sums(weights: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

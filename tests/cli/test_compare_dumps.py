@@ -110,13 +110,28 @@ def test_flags_declare_what_a_dump_holds(other, plain, capsys):
     assert code == 3 and "its manifest says D mmvq, it was given as w11" in reasons(found)
 
 
-def test_a_routing_flag_declares_its_difference(plain, folder, capsys):
+def test_a_routing_flag_declares_what_its_rule_makes(plain, folder, capsys):
+    flagged = dump(folder / "flag.h5", "--flags", "STRATA_LATENT_FUSED_DU=0 STRATA_ROUTE_TAIL_SKIP=0.2")
+    code, found = verdict(capsys, plain, flagged, "--stage", "route")
+    assert code == 0 and set(found["totals"]["causes"]) == {"equal", "by-design", "cascade"}
+
     def edit(f):
         f["layers/002/route-weights"][4, 1] *= 1.5
-        manifest(f, lambda m: m["flags"].update({"STRATA_ROUTE_TAIL_SKIP": "1"}))
 
-    code, found = verdict(capsys, plain, change(plain, folder / "flag.h5", edit), "--stage", "route")
-    assert code == 0 and found["totals"]["causes"]["by-design"] == 1
+    code, found = verdict(capsys, plain, change(flagged, folder / "wrong.h5", edit), "--stage", "route")
+    assert code == 1 and "layer 2 route-weights" in reasons(found)
+
+
+def test_another_engines_flag_is_taken_at_its_word(plain, folder, capsys):
+    """What the flag means over there is not known here, and launches neither."""
+
+    def edit(f):
+        f["layers/002/route-weights"][4, 1] *= 1.5
+        manifest(f, lambda m: m["flags"].update({"STRATA_ROUTE_TAIL_SKIP": "on"}))
+        manifest(f, lambda m: (m["engine"].update({"name": "other"}), m.update({"launches": None})))
+
+    code, found = verdict(capsys, plain, change(plain, folder / "foreign.h5", edit), "--stage", "route")
+    assert code == 3 and found["totals"]["causes"]["by-design"] == 1
 
 
 def test_variants_by_flags(capsys):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from edge0verify.compare.elements import Elements, Mask
 from edge0verify.records import causes
 
@@ -9,8 +11,8 @@ CAUSE = causes.BY_DESIGN
 
 
 def plan(e: Elements) -> bool:
-    return e.declared
+    return bool(np.any(e.declared))
 
 
 def execute(e: Elements) -> Mask:
-    return ~e.same
+    return ~e.same & e.declared

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edge0verify.compare.elements import Elements, Judged
-from edge0verify.compare.entry import Entry, check_common, expect_dtype, expect_shape, where
+from edge0verify.compare.entry import Entry, by_flag, check_common, expect_dtype, expect_shape, where
 from edge0verify.records.errors import InputError
 from edge0verify.records.evidence import Evidence, Side
 
@@ -57,7 +57,9 @@ def elements(evidence: Evidence, part: slice | np.ndarray) -> dict[str, Elements
     a, b = evidence.a.ids[part], evidence.b.ids[part]
     same = a == b
     rules = [declared(evidence, name, part) for name in ("a", "b")]
-    rule_a, rule_b = (same if rule is None else ids == rule for rule, ids in zip(rules, (a, b)))
+    flagged = by_flag(evidence, part)
+    unknown = same | flagged               # a flag that declares a difference, by a rule that is not known here
+    rule_a, rule_b = (unknown if rule is None else ids == rule for rule, ids in zip(rules, (a, b)))
     none = np.zeros(same.shape, bool)
     sides = []
     for name, ids, rule in (("a", a, rule_a), ("b", b, rule_b)):
@@ -70,7 +72,7 @@ def elements(evidence: Evidence, part: slice | np.ndarray) -> dict[str, Elements
         b=sides[1],
         values_a=a.astype(np.float64),
         values_b=b.astype(np.float64),
-        declared=bool(evidence.declared),
+        declared=flagged,
     )
     return {evidence.tensor: made}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edge0verify.compare.elements import Elements, Judged
-from edge0verify.compare.entry import Entry, check_common, expect_dtype, expect_shape, where
+from edge0verify.compare.entry import Entry, by_flag, check_common, expect_dtype, expect_shape, where
 from edge0verify.numerics.blocks import POISON_F32_BITS, same_floats
 from edge0verify.numerics.conform import rows_conform
 from edge0verify.records.errors import InputError
@@ -71,7 +71,7 @@ def elements(evidence: Evidence, part: slice | np.ndarray) -> dict[str, Elements
         raw_a=y_a,
         raw_b=y_b,
         apart=apart,
-        declared=bool(evidence.declared),
+        declared=by_flag(evidence, part),
     )
     return {evidence.tensor: made}
 
