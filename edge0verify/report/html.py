@@ -114,9 +114,8 @@ def _page(status: str, title: str, summary: Html, body: Sequence[Html]) -> str:
             tag(
                 "header",
                 tag("h1", Html(f'<span aria-hidden="true">{MARK.get(status, "-")}</span> '), f"{status}: {title}"),
-                tag("nav", links, aria_label="Sections"),
             ),
-            tag("main", summary, *made, id="content", tabindex="-1"),
+            tag("main", summary, tag("nav", links, aria_label="Sections") if made else "", *made, id="content", tabindex="-1"),
             tag("footer", tag("p", f"Made by edge0verify {__version__}. Nothing here was loaded from elsewhere.")),
         ),
     ]

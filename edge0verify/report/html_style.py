@@ -51,8 +51,8 @@ h1{font-size:1.35rem;line-height:1.3;margin:.25rem 0 .5rem}
 h2{font-size:1.15rem;margin:2.25rem 0 .5rem;border-bottom:1px solid var(--line);padding-bottom:.25rem}
 h3{font-size:1rem;margin:1.25rem 0 .25rem}
 p{margin:.5rem 0;max-width:48rem}
-nav{padding:0}
-nav ul{display:flex;flex-wrap:wrap;gap:.125rem 1rem;list-style:none;margin:.75rem 0 0;padding:0}
+main>nav{padding:0;margin:1.25rem 0 0}
+nav ul{display:flex;flex-wrap:wrap;gap:.125rem 1rem;list-style:none;margin:0;padding:0}
 nav a{display:inline-block;padding:.25rem 0}
 .quiet{color:var(--quiet)}
 .verdict{border:1px solid var(--line);border-left:.5rem solid var(--quiet);background:var(--panel);padding:.75rem 1rem;

@@ -126,7 +126,6 @@ def hostile() -> Verdict:
     }  # fmt: skip
     facts = {HOSTILE: HOSTILE, "name": HOSTILE, "file": HOSTILE}
     jump = {"layer": HOSTILE, "tensor": HOSTILE, "factor": 9.0, "rel_l2": 1.0, "after": [HOSTILE, HOSTILE]}
-    return verdict(
-        FAIL, layers, reasons=(HOSTILE,), stage=HOSTILE, a=HOSTILE, b=HOSTILE, reference=HOSTILE, model=facts, prompt=facts, top8=top8,
-        signature={HOSTILE: [HOSTILE]}, totals={"notes": [HOSTILE], "widest_jump": jump}, environment={"command": HOSTILE, HOSTILE: HOSTILE},
-    )  # fmt: skip
+    words = dict(stage=HOSTILE, a=HOSTILE, b=HOSTILE, reference=HOSTILE, model=facts, prompt=facts, top8=top8)
+    more = dict(signature={HOSTILE: [HOSTILE]}, totals={"notes": [HOSTILE], "widest_jump": jump})
+    return verdict(FAIL, layers, reasons=(HOSTILE,), environment={"command": HOSTILE, HOSTILE: HOSTILE}, **words, **more)
