@@ -14,7 +14,7 @@ from edge0verify.runtime import hip
 from edge0verify.runtime.cpu import LIBRARY
 
 ROOT = Path(__file__).resolve().parents[2]
-FAKE = Path(__file__).with_name("fake_hip.c")
+FAKE = Path(__file__).with_name("fake_hip_kernels.c")
 # Declared by the fake, and not called on this way: one of two symbols of the properties, and a driver version only shown.
 NAMES = [n for n in re.findall(r"^CALL\((\w+)", FAKE.read_text(), re.M) if n != "hipGetDeviceProperties"]
 
