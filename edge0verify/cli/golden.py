@@ -42,6 +42,7 @@ def store_option(function):
 @click.option("-f", "--file", "prompt_file", type=click.Path(path_type=Path), help="Take the prompt from a text file.")
 @click.option("--tokens", type=click.IntRange(min=1), help="Use only the first tokens of the prompt.")
 @click.option("--set", "chosen", metavar="STAGE=VARIANT,...", help="Variants, e.g. D=w11,A=mmq.  [default: mmvq everywhere]")
+@click.option("--flags", metavar="'NAME=VALUE ...'", help="Choose the variants by engine flags instead; '' means all unset.")
 @click.option("--device", default="cpu", show_default=True, help="Where to run: cpu, cuda:0, hip:0, sim:0.")
 @click.option(
     "--level",
@@ -53,13 +54,30 @@ def store_option(function):
     metavar="exact|conform|FILE",
     help="What a later run may show: no changed bit, what the contracts allow, or TOML rules.  [default: exact]",
 )
-@click.option("--drift-limit", metavar="X|none", help="Largest movement of the top-8 log-probs from the anchor.  [default: 0.03]")
+@click.option("--drift-top8", metavar="X|none", help="Largest movement of the top-8 log-probs from the anchor.  [default: none]")
+@click.option("--drift-l2", metavar="X|none", help="Largest rel-L2 from the anchor in the first layer.  [default: 0.001]")
 @click.option("--dump", "dump_file", type=click.Path(path_type=Path), help="Take this dump instead of running.")
 @options.threads_option
 @store_option
 @click.pass_context
 def record(
-    ctx, name, model, projection, prompt, prompt_file, tokens, chosen, device, level, policy, drift_limit, dump_file, threads, store
+    ctx,
+    name,
+    model,
+    projection,
+    prompt,
+    prompt_file,
+    tokens,
+    chosen,
+    flags,
+    device,
+    level,
+    policy,
+    drift_top8,
+    drift_l2,
+    dump_file,
+    threads,
+    store,
 ) -> int:
     """Run the engine and put the run into the store, as a candidate for `accept`.
 
@@ -76,19 +94,19 @@ def record(
     """
     from edge0verify.golden.record import Wanted, record_again, record_new
     from edge0verify.golden.store import Store
-    from edge0verify.golden.types import CONFORM, DRIFT, EXACT, Rules
+    from edge0verify.golden.types import CONFORM, Rules
     from edge0verify.runtime.detect import Absent
 
     kept, count = Store(store), options.thread_count(threads)
     given = [p for p in ctx.params if ctx.get_parameter_source(p) is not click.core.ParameterSource.DEFAULT]
-    fixed = [p for p in given if p in ("prompt", "prompt_file", "tokens", "chosen", "level")]
+    fixed = [p for p in given if p in ("prompt", "prompt_file", "tokens", "chosen", "flags", "level")]
     try:
         if kept.has(name):
             if fixed:
                 raise InputError(
                     f"golden {name}: expected its own inputs, found --{fixed[0].replace('_', '-')}: record another name for others"
                 )
-            rules = _rules(policy, drift_limit, kept.open(name).recorded[-1].rules)
+            rules = _rules(policy, (drift_top8, drift_l2), kept.open(name).recorded[-1].rules)
             made = record_again(
                 kept,
                 name,
@@ -100,7 +118,7 @@ def record(
                 origin=_origin(),
             )
         else:
-            _, variants = options.read_variants(chosen, None)
+            by_flags, variants = options.read_variants(chosen, flags)
             loaded = options.open_model(model, projection)
             named, ids = options.read_prompt(loaded, prompt, prompt_file)
             wanted = Wanted(
@@ -109,9 +127,10 @@ def record(
                 prompt=named,
                 tokens=ids[:tokens],
                 variants=variants,
+                flags=by_flags,
                 device=device,
                 level=level,
-                rules=_rules(policy, drift_limit, Rules(mode=EXACT, drift=DRIFT)),
+                rules=_rules(policy, (drift_top8, drift_l2), Rules()),
                 dump=dump_file,
                 threads=count,
                 inputs_named=bool(fixed),
@@ -308,7 +327,7 @@ def _given_model(model, projection):
     return None if model is None and projection is None else options.open_model(model, projection)
 
 
-def _rules(policy: str | None, limit: str | None, before):
+def _rules(policy: str | None, limits: tuple[str | None, str | None], before):
     """The golden's rules with what was given changed."""
     from dataclasses import replace
 
@@ -322,9 +341,10 @@ def _rules(policy: str | None, limit: str | None, before):
 
             load_policy(Path(policy))
             before = replace(before, mode=CONFORM, text=Path(policy).read_text(encoding="utf-8"))
-    if limit is not None:
-        try:
-            before = replace(before, drift=None if limit == "none" else float(limit))
-        except ValueError:
-            raise InputError(f"--drift-limit {limit}: expected a number or none") from None
+    for name, text in zip(("top8", "l2"), limits):
+        if text is not None:
+            try:
+                before = replace(before, **{name: None if text == "none" else float(text)})
+            except ValueError:
+                raise InputError(f"--drift-{name} {text}: expected a number or none") from None
     return before

@@ -13,12 +13,13 @@ from edge0verify.compare import judge
 from edge0verify.dump.levels import REDUCED
 from edge0verify.dump.reader import Dump, open_dump
 from edge0verify.golden.alone import judge_alone
+from edge0verify.golden.arrays import compare_arrays, is_arrays
 from edge0verify.golden.drift import Drift, drift
 from edge0verify.golden.making import RunAsked, make, model_of, reduce, top8
 from edge0verify.golden.sketched import compare_sketched
 from edge0verify.golden.store import Store
 from edge0verify.golden.tiles import changes
-from edge0verify.golden.types import EXACT, Golden, Recorded
+from edge0verify.golden.types import EXACT, Golden, Recorded, Rules
 from edge0verify.golden.whole import compare_whole, equal_results, frame, refusals, same_bits, unlike_verdict
 from edge0verify.model import Model
 from edge0verify.records import status as statuses
@@ -45,6 +46,8 @@ class Asked:
     kernels: Kernels | None = None
     threads: int = 1
     keep: Path | None = None
+    rules: Rules | None = None
+    """Others than the golden's own."""
     commit: str | None = None
     dirty: bool | None = None
 
@@ -164,6 +167,7 @@ class _Source:
                 model=self.model,
                 tokens=self._tokens,
                 variants=dict(self.run.inputs.variants),
+                flags=dict(self.run.inputs.flags),
                 device=self._device,
                 kernels=self.asked.kernels,
                 threads=self.asked.threads,
@@ -204,8 +208,11 @@ def _compare(source: _Source, fresh: Dump, kept: Dump, run: Recorded, asked: Ask
     refused = refusals(fresh, kept)
     if refused:
         return unlike_verdict(fresh, kept, refused), None
-    exact, model = run.rules.mode == EXACT, source.model
-    policy = run.rules.policy(f"policy of golden {run.n}")
+    rules = asked.rules or run.rules
+    exact, model = rules.mode == EXACT, source.model
+    policy = rules.policy("the golden's policy")
+    if is_arrays(kept):
+        return compare_arrays(fresh, kept, exact=exact, policy=policy), None
     if same_bits(fresh, kept):
         return judge(equal_results(fresh), policy=replace(policy, rules=()), **frame(fresh, kept, model)), None
     if run.level not in REDUCED:

@@ -22,42 +22,48 @@ class Drift:
     """From the anchor to a run.
 
     accepted: how often another run was accepted since. equal_pct: elements (of a sketch: of tiles) with the anchor's bits.
-    rel_l2: the largest of any layer, by tensor, over the rows that both hold. top8_move: largest |log-prob difference|, None
-    where not known.
+    first_l2: rel-L2 by tensor in the first layer, where what comes in is the anchor's; rel_l2: the largest of any layer, grown on
+    the way; both over the rows that both runs hold. top8_move: largest |log-prob difference|. What is not known is absent.
     """
 
     accepted: int
     equal_pct: float
+    first_l2: dict[str, float]
     rel_l2: dict[str, float]
     top8_move: float | None
     argmax_changes: int | None
-    limit: float | None
+    limits: dict[str, float | None]
 
     @property
     def too_far(self) -> str | None:
         """Why the run is too far from the anchor, or None."""
-        if self.limit is None or self.top8_move is None or self.top8_move <= self.limit:
-            return None
-        return (
-            f"drift: top-8 log-probs stand {self.top8_move:.3g} from the anchor, {self.accepted} accepted changes ago; "
-            f"the limit is {self.limit:g}"
-        )
+        since, (top8, l2) = f"from the anchor, {self.accepted} accepted changes ago", (self.limits["top8"], self.limits["l2"])
+        if top8 is not None and self.top8_move is not None and self.top8_move > top8:
+            return f"drift: top-8 log-probs stand {self.top8_move:.3g} {since}; the limit is {top8:g}"
+        for tensor, value in self.first_l2.items():
+            if l2 is not None and value > l2:
+                return f"drift: {tensor} of the first layer stands {value:.3g} (rel-L2) {since}; the limit is {l2:g}"
+        return None
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "too_far": self.too_far}
 
     def text(self) -> str:
-        """'3 changes since the anchor: 91.2 % of elements equal, u 0.0021, top 8 0.0051'."""
+        """'3 accepted since the anchor: 91.2 % equal, u 0.0021 in the first layer, top 8 moved 0.0051'."""
         parts = [f"{self.equal_pct:.4g} % equal"]
-        parts += [f"{tensor} {value:.2g}" for tensor, value in self.rel_l2.items()]
+        if self.first_l2:
+            tensor = max(self.first_l2, key=self.first_l2.__getitem__)
+            parts.append(f"{tensor} {self.first_l2[tensor]:.2g} in the first layer")
         if self.top8_move is not None:
             parts.append(f"top 8 moved {self.top8_move:.3g}")
-        return f"{self.accepted} accepted since the anchor: {', '.join(parts)}"
+        return f"{self.accepted} accepted since: {', '.join(parts)}"
 
 
 def drift(golden: Golden, fresh: Dump, anchor: Dump, *, run: Recorded, top8: dict[str, list] | None) -> Drift:
     """Of `fresh` (of the anchor's level and shapes) from the anchor's dump; run: the anchor as recorded; top8: of the fresh run."""
-    equal, total, rel = 0, 0, dict[str, float]()
+    equal, total = 0, 0
+    first, rel = dict[str, float](), dict[str, float]()
+    layers = fresh.layers()
     for path, now in fresh.arrays.items():
         was = anchor.arrays.get(path)
         if now.tensor in KEYS or was is None or was.shape != now.shape:
@@ -68,14 +74,18 @@ def drift(golden: Golden, fresh: Dump, anchor: Dump, *, run: Recorded, top8: dic
             gap = _relative(fresh, anchor, now, was)
             if gap is not None:
                 rel[now.tensor] = max(gap, rel.get(now.tensor, 0.0))
+                if now.layer == layers[0]:
+                    first[now.tensor] = gap
     moved = _movement(top8, run.top8)
+    rules = (golden.current or run).rules
     return Drift(
         accepted=golden.since_anchor,
         equal_pct=100.0 * equal / total if total else 0.0,
+        first_l2=first,
         rel_l2=rel,
         top8_move=None if moved is None else moved["max_move"],
         argmax_changes=None if moved is None else moved["argmax_changes"],
-        limit=(golden.current or run).rules.drift,
+        limits={"top8": rules.top8, "l2": rules.l2},
     )
 
 

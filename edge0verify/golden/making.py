@@ -30,6 +30,7 @@ class RunAsked:
     model: Model
     tokens: np.ndarray
     variants: dict[str, str] = field(default_factory=dict)
+    flags: dict[str, str | None] = field(default_factory=dict)
     device: str = "cpu"
     kernels: Kernels | None = None
     """Other kernels than the device's own: tests plant faults with them."""
@@ -49,6 +50,7 @@ def make(asked: RunAsked, out: Path, level: str) -> Manifest:
         out=out,
         level=level,
         variants=asked.variants,
+        flags=asked.flags,
         threads=asked.threads,
         commit=asked.commit,
         dirty=asked.dirty,

@@ -31,6 +31,7 @@ class Wanted:
     prompt: str
     tokens: np.ndarray
     variants: dict[str, str] = field(default_factory=dict)
+    flags: dict[str, str | None] = field(default_factory=dict)
     device: str = "cpu"
     level: str | None = None
     rules: Rules = field(default_factory=Rules)
@@ -89,6 +90,7 @@ def record_again(
                 model=loaded,
                 tokens=tokens,
                 variants=dict(inputs.variants),
+                flags=dict(inputs.flags),
                 device=device or inputs.device,
                 kernels=kernels,
                 threads=threads,
@@ -131,7 +133,8 @@ def _too_far(store: Store, golden: Golden, run: Recorded) -> str | None:
     anchor = golden.anchor
     with store.dump(golden, run) as now, store.dump(golden, anchor) as was, open_dump(now) as fresh, open_dump(was) as frozen:
         moved = drift(golden, fresh, frozen, run=anchor, top8=dict(run.top8) if run.top8 else None)
-    return replace(moved, limit=run.rules.drift, accepted=moved.accepted + 1).too_far
+    limits = {"top8": run.rules.top8, "l2": run.rules.l2}
+    return replace(moved, limits=limits, accepted=moved.accepted + 1).too_far
 
 
 def _asked(wanted: Wanted, origin: Origin) -> RunAsked:
@@ -139,6 +142,7 @@ def _asked(wanted: Wanted, origin: Origin) -> RunAsked:
         model=wanted.model,
         tokens=wanted.tokens,
         variants=dict(wanted.variants),
+        flags=dict(wanted.flags),
         device=wanted.device,
         kernels=wanted.kernels,
         threads=wanted.threads,
@@ -151,7 +155,9 @@ def _inputs(wanted: Wanted, dump: Dump) -> tuple[np.ndarray | None, Inputs]:
     """The committed inputs: those of the run, or of a dump whose prompt was named; a dump alone has none."""
     manifest, tokens = dump.manifest, wanted.tokens
     if wanted.dump is not None and not wanted.inputs_named:
-        return None, Inputs(model_sha256=manifest.model_sha256, variants=dict(manifest.variants), device=_device(dump))
+        return None, Inputs(
+            model_sha256=manifest.model_sha256, variants=dict(manifest.variants), flags=dict(manifest.flags), device=_device(dump)
+        )
     check_prompt(manifest.prompt.sha256, tokens, f"golden {wanted.name}")
     if manifest.model_sha256 not in (None, wanted.model.sha256):
         raise InputError(
@@ -165,6 +171,7 @@ def _inputs(wanted: Wanted, dump: Dump) -> tuple[np.ndarray | None, Inputs]:
         projection=projection and projection.name,
         prompt=wanted.prompt,
         variants=dict(manifest.variants),
+        flags=dict(manifest.flags),
         device=_device(dump) if wanted.dump else _kind(wanted.device),
     )
 

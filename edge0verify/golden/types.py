@@ -16,9 +16,10 @@ from edge0verify.records.manifest import Manifest
 SCHEMA = "edge0verify.golden/1"
 EXACT, CONFORM = "exact", "conform"
 MODES = (EXACT, CONFORM)
-DRIFT = 0.03
-"""Largest movement of the top-8 log-probs from the anchor. Changing every kernel of a stage for another accepted one moves them by
-up to 0.03 on the four prompts; many small accepted steps together should not move them further than that."""
+DRIFT_L2 = 1e-3
+"""Largest rel-L2 from the anchor of what a stage of the first layer writes, where the anchor's own inputs still come in. Another
+order of the same sum makes 1e-7, another operand quantiser 1e-2: a step of that size should be seen, and small ones must not add up
+to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,22 +27,30 @@ class Rules:
     """What a later run may show and still pass.
 
     mode: `exact`, no bit may change; `conform`, a change is judged as between two variants, by the contracts or by `text`, the TOML
-    of a comparison policy. drift: largest top-8 movement from the anchor, None to only show it.
+    of a comparison policy. top8: largest movement of the top-8 log-probs from the anchor, l2: largest rel-L2 from it in the first
+    layer; None to only show them.
     """
 
     mode: str = EXACT
     text: str | None = None
-    drift: float | None = DRIFT
+    top8: float | None = None
+    l2: float | None = DRIFT_L2
+    values: Mapping[str, Any] | None = None
+    """The plain values of such a file, instead of its text."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise InputError(f"policy: expected {' or '.join(MODES)} or a TOML file, found {self.mode!r}")
-        if self.drift is not None and not (math.isfinite(self.drift) and self.drift >= 0):
-            raise InputError(f"drift limit: expected a number of at least 0, found {self.drift!r}")
+        for name in ("top8", "l2"):
+            limit = getattr(self, name)
+            if limit is not None and not (math.isfinite(limit) and limit >= 0):
+                raise InputError(f"drift limit {name}: expected a number of at least 0, found {limit!r}")
         self.policy("policy")
 
     def policy(self, source: str) -> Policy:
         """The comparison policy that differences are judged by."""
+        if self.values is not None:
+            return read_policy(self.values, source=source)
         if self.text is None:
             return DEFAULT
         import tomllib
@@ -65,6 +74,8 @@ class Inputs:
     """Object with the token ids, int32 little endian."""
     count: int | None = None
     variants: Mapping[str, str] = field(default_factory=dict)
+    flags: Mapping[str, str | None] = field(default_factory=dict)
+    """Engine flags that were given instead of variants; they may change the routes too."""
     device: str = "cpu"
     """Where it ran: 'cpu', or a runtime's name ('cuda')."""
 
@@ -97,7 +108,10 @@ class Recorded:
 
     def to_json(self) -> dict[str, Any]:
         data = {f.name: getattr(self, f.name) for f in fields(self)}
-        data |= {"inputs": {**asdict(self.inputs), "variants": dict(self.inputs.variants)}, "rules": asdict(self.rules)}
+        data |= {
+            "inputs": {**asdict(self.inputs), "variants": dict(self.inputs.variants), "flags": dict(self.inputs.flags)},
+            "rules": asdict(self.rules),
+        }
         return {"kind": "recorded", **data, "manifest": self.manifest.to_json(), "complaints": list(self.complaints)}
 
     @classmethod

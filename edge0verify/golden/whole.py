@@ -37,6 +37,7 @@ def refusals(fresh: Dump, golden: Dump) -> list[str]:
         ("prompt tokens", now.prompt.tokens, was.prompt.tokens),
         ("level", now.level, was.level),
         ("variants", dict(now.variants) or None, dict(was.variants) or None),
+        ("flags", dict(now.flags), dict(was.flags) or None),
         ("signature: rows", now.signature.rows, was.signature.rows),
         ("signature: layers", list(now.signature.layers), list(was.signature.layers)),
         ("signature: tensors", sorted(now.signature.tensors), sorted(was.signature.tensors)),
@@ -90,7 +91,7 @@ def frame(fresh: Dump, golden: Dump, model: Model | None = None) -> dict[str, An
 
 def unlike_verdict(fresh: Dump, golden: Dump, reasons: list[str]) -> Verdict:
     """INCONCLUSIVE: nothing was compared."""
-    return judge([], unlike=reasons, **frame(fresh, golden))
+    return replace(judge([], unlike=reasons, **frame(fresh, golden)), reasons=tuple(reasons))
 
 
 def compare_whole(fresh: Path, golden: Path, model: Model | None, *, exact: bool, policy: Policy, threads: int) -> Verdict:

@@ -81,7 +81,7 @@ def by_running(base: Base, commit: str, spec: Mapping[str, Any], env: Mapping[st
 
 
 def weigh(found: Mapping[str, Any] | None, here: Here, commit: str) -> dict[str, Any]:
-    """With `not_this_change` and a sentence. One binary under two commits whose kernels differ says nothing: one of them is stale."""
+    """With `not_this_change` and a sentence. One binary under two commits whose kernels differ says nothing: one is stale."""
     short = commit[:10]
     if found is None:
         return {
@@ -96,7 +96,7 @@ def weigh(found: Mapping[str, Any] | None, here: Here, commit: str) -> dict[str,
     if known["status"] is None:
         text = f"the base {short} gave no result ({known.get('trouble')}): {UNKNOWN}"
     elif same_binary and other_source:
-        text = f"the base {short} ran the same binary though its kernel sources are others, so one of the two is stale: {UNKNOWN}"
+        text = f"the base {short} ran the same binary though its kernel sources differ, one is stale: {UNKNOWN}"
     elif known["status"] == FAIL:
         text, excused = f"not this change: it fails on the base {short} too ({known['source']})", True
     elif known["status"] == PASS:

@@ -76,7 +76,7 @@ def _golden(spec: Mapping[str, Any]) -> dict[str, Any]:
             "anchor_top8_move": found.drift.top8_move,
             "anchor_accepted": found.drift.accepted,
         }
-        metrics |= {f"anchor_{tensor}": value for tensor, value in found.drift.rel_l2.items()}
+        metrics |= {f"anchor_first_{tensor}": value for tensor, value in found.drift.first_l2.items()}
     return _answer(
         found.status,
         found.reasons,

@@ -25,10 +25,20 @@ from edge0verify.nightly.outputs import write_outputs
 from edge0verify.records import status as statuses
 from edge0verify.records.errors import InputError
 from edge0verify.records.status import FAIL, INCONCLUSIVE, PASS
+from edge0verify.report.tables import figure
 from edge0verify.runtime.process import Finished, run_command
 from edge0verify.variants.kernels import Kernels, kernel_source_sha256
 
 HISTORY, LOCK = "history.db", "lock"
+FOLLOWED = {
+    "compared": "elements",
+    "equal_pct": "equal %",
+    "max_rel_l2": "largest rel-L2",
+    "top8_move": "top 8",
+    "anchor_equal_pct": "equal % with the anchor",
+    "anchor_top8_move": "top 8 from the anchor",
+}
+"""Figures that are followed from night to night."""
 Tell = Callable[[str, int, int], None]
 
 
@@ -128,7 +138,7 @@ def _cell(config: Config, cell: Cell, this: Run, folder: Path, history: History)
     if ended.error == "stopped":
         raise KeyboardInterrupt
     result = _read(cell.name, ended, out)
-    result = _held_to_the_past(result, this, history)
+    result = _held_to_the_past(_since_last(result, history), this, history)
     if result.status == FAIL and config.base is not None:
         result = replace(result, base=_base(config, cell, spec, result, this, history))
         result = replace(result, reasons=(result.base["text"], *result.reasons))
@@ -154,6 +164,18 @@ def _read(name: str, ended: Finished, out: Path) -> Result:
     if ended.timed_out or (ended.rc is not None and ended.rc < 0):
         return Result(**common, status=FAIL, exit_code=statuses.EXIT_FAIL, reasons=(f"the cell {why}",))
     return Result(**common, status=INTERNAL, exit_code=statuses.EXIT_INTERNAL, reasons=(f"the cell {why}",))
+
+
+def _since_last(result: Result, history: History) -> Result:
+    """With a remark where a figure moved since the cell's last result: drift from night to night."""
+    past = [r for r in history.results(cell=result.cell) if r.metrics]
+    if not past or not result.metrics:
+        return result
+    moved = [name for name in FOLLOWED if name in result.metrics and result.metrics[name] != past[-1].metrics.get(name)]
+    said = [f"{FOLLOWED[name]} {figure(past[-1].metrics.get(name), 8)} -> {figure(result.metrics[name], 8)}" for name in moved]
+    if result.golden != past[-1].golden:
+        said.append("another golden was accepted")
+    return replace(result, remarks=(*result.remarks, f"since nightly {past[-1].run}: {', '.join(said)}")) if said else result
 
 
 def _held_to_the_past(result: Result, this: Run, history: History) -> Result:
