@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 
 EMPTY = {"meta", "link", "br", "hr", "img", "input"}
 RUNS = {"script", "iframe", "object", "embed", "form", "base", "img", "audio", "video", "source"}
@@ -59,7 +60,7 @@ class Page(HTMLParser):
                 self._attribute(tag, name, value or "", set(ids))
         self.problems += [f"style: {address}" for address in re.findall(r"url\((?!#)[^)]*\)|@import[^;]*", self._style())]
         levels = [int(tag[1]) for tag, _ in self.tags if re.fullmatch("h[1-6]", tag)]
-        if levels.count(1) != 1 or levels[0] != 1 or any(b - a > 1 for a, b in zip(levels, levels[1:], strict=False)):
+        if levels.count(1) != 1 or levels[0] != 1 or any(b - a > 1 for a, b in pairwise(levels)):
             self.problems.append(f"headings out of order: {levels}")
         named = [a for a in self.all("svg") if a.get("aria-hidden") != "true"]
         self.problems += ["a figure without a text for it" for a in named if a.get("role") != "img" or not a.get("aria-label")]

@@ -52,7 +52,7 @@ def red_pixels(text: str, name: str) -> int:
     """Pixels in the fault's colour of the heat map whose names begin with `name`."""
     import matplotlib.image as image
 
-    drawing = re.search(rf'<svg [^>]*>(?:(?!</svg>).)*?id="{name}-figure_1".*?</svg>', text, re.DOTALL).group(0)
+    drawing = next(part.split("</svg>")[0] for part in text.split("<svg ") if f'id="{name}-figure_1"' in part)
     red = np.array([int(RED[i : i + 2], 16) for i in (1, 3, 5)]) / 255
     found = 0
     for data in re.findall(r'href="data:image/png;base64,\s*([^"]*)"', drawing):
@@ -95,18 +95,18 @@ class TestContent:
         page = Page(verdict_html(pages.verdict(status, (pages.entry(0, "d-xl", status=status, reasons=("why",)),))))
         assert page.problems == [] and page.text("title").startswith("Skip to the content")
         assert {PASS: "both variants ran", FAIL: "does not conform", INCONCLUSIVE: "This is no pass"}[status] in page.text()
-        assert status in [text for t, text in page.texts if t == "title"][0]
+        assert status in next(text for t, text in page.texts if t == "title")
 
     def test_an_empty_verdict_says_that_nothing_was_compared(self):
         page = Page(verdict_html(pages.empty()))
         assert page.problems == []
         assert "Nothing was proven" in page.text() and "Nothing was compared." in page.text() and "NOT engaged" in page.text()
 
-    def test_hundreds_of_layers_and_huge_reasons_stay_small(self):
-        verdict = pages.many(300)
+    def test_many_layers_and_huge_reasons_stay_small(self):
+        verdict = pages.many(150)
         text = verdict_html(verdict)
         page = Page(text)
-        assert page.problems == [] and len(text) < 3_000_000
+        assert page.problems == [] and len(text) < 1_500_000
         failing = sum(r.status == FAIL for r in verdict.layers)
         assert f"{failing - 12} more do not pass" in page.text() and f"{len(verdict.reasons) - 8} more reasons" in page.text()
 
@@ -122,7 +122,14 @@ class TestContent:
         position = {"name": "prose", "move": 0.06, "shared": 8, "argmax": [3, 4], "argmax_margin": 0.1, "kl": 1e-5}
         pair = {"a": "ref", "b": "mmvq", "max_move": 0.04, "per_prompt": {"prose": 0.04}}
         spread = {"variants": ["ref", "mmvq"], "max_move": 0.04, "pairs": [pair], "left_out": ["mmq", "w11"]}
-        top8 = {"positions": 1, "max_move": 0.06, "argmax_changes": 1, "set_changes": 0, "per_position": [position], "spread": spread}
+        top8 = {
+            "positions": 1,
+            "max_move": 0.06,
+            "argmax_changes": 1,
+            "set_changes": 0,
+            "per_position": [position],
+            "spread": spread,
+        }
         page = Page(verdict_html(pages.verdict(PASS, (pages.entry(0, "d-xl"),), top8=top8)))
         assert page.problems == []
         assert "Log-probs move by 0.06; accepted variants (ref, mmvq) differ by 0.04 among themselves." in page.text()
@@ -176,8 +183,9 @@ class TestHostileNames:
         good = "<h1>a</h1><h2>b</h2>"
         assert Page(good).problems == []
         for bad in (
-            "<script>1</script>", '<p onclick="x">y</p>', '<a href="http://x/">y</a>', '<a href="#no">y</a>', '<p id="i"></p><p id="i"></p>',
-            "<p><b></p></b>", "<h4>c</h4>", "<svg></svg>", '<p style="background:url(http://x)">y</p>', "<style>@import 'x';</style>", "<p>",
+            "<script>1</script>", '<p onclick="x">y</p>', '<a href="http://x/">y</a>', '<a href="#no">y</a>', "<p>", "<h4>c</h4>",
+            '<p id="i"></p><p id="i"></p>', "<p><b></p></b>", "<svg></svg>", '<p style="background:url(http://x)">y</p>',
+            "<style>@import 'x';</style>",
         ):  # fmt: skip
             assert Page(good + bad).problems, bad
 
@@ -229,7 +237,8 @@ class TestCommand:
         capsys.readouterr()
         for path in (direct, page):
             found = Page(path.read_text())
-            assert found.problems == [] and "edge0verify compare --stage U --a mmq" in found.text() and "Error over bound of a" in found.text()
+            assert found.problems == [] and "Error over bound of a" in found.text()
+            assert "$ edge0verify compare --stage U --a mmq" in found.text()
         assert not list(tmp_path.glob(".*"))
         assert len(kept.read_bytes()) < 100_000
 
@@ -283,7 +292,9 @@ class TestCommand:
         error = capsys.readouterr().err
         assert error.count("\n") == 1 and said in error and str(path) in error and not (tmp_path / "r.html").exists()
 
-    @pytest.mark.parametrize("raw", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"<html>", b"SQLite format 3\x00 and no more", b"null"])
+    @pytest.mark.parametrize(
+        "raw", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"<html>", b"SQLite format 3\x00 and no more", b"null"]
+    )
     def test_other_files_are_one_line_and_exit_2(self, tmp_path, capsys, raw):
         path = tmp_path / "v.json"
         path.write_bytes(raw)
