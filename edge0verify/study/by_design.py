@@ -130,7 +130,9 @@ def summarise(layers: Sequence[LayerRoutes], flags: tuple[Sequence[str], Sequenc
         f"by-design: a runs {_words(flags[0])}, b runs {_words(flags[1])}: that they say other things is declared, and neither a "
         "fault nor a proof of equal quality",
         f"by-design, routes: other in {_share(figures['places_differ'], rows)} places (token and layer), other experts in "
-        f"{figures['ids_differ']}; {_share(touched, tokens)} tokens have one",
+        f"{figures['ids_differ']}; {_share(touched, tokens)} tokens have one"
+        if rows
+        else "by-design, routes: not held by both, so what the flags changed in them is not shown",
     ]
     unproven = []
     for at, name in enumerate("ab"):

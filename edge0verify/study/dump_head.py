@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from edge0verify.compare import movement
 from edge0verify.dump.reader import Dump
+from edge0verify.records.causes import EQUAL, LOOSE
 from edge0verify.records.evidence import Tokens
+from edge0verify.records.status import INCONCLUSIVE, PASS
+from edge0verify.records.verdict import LayerResult, percent
 
+BY_TEXT = 1 << 30
+"""Ids from here on are made of a token's text, by an endpoint that gives no ids; no vocabulary is so large."""
 IDS, LOGPROBS, LOGITS = "top8-ids", "top8-logprobs", "logits"
 
 
@@ -31,6 +36,12 @@ def compare_head(a: Dump, b: Dump, *, same_so_far: bool) -> Head:
     if missing:
         return Head(None, [], missing)
     sides = [_tokens(dump) for dump in (a, b)]
+    if len({side.ids.shape[1] for side in sides}) > 1 and (a.manifest.foreign or b.manifest.foreign):
+        sides = [cut(side, min(s.ids.shape[1] for s in sides)) for side in sides]
+    named = [bool((side.ids >= BY_TEXT).any()) for side in sides]
+    if named[0] != named[1]:
+        by = ["text", "id"] if named[0] else ["id", "text"]
+        return Head(None, [], [f"head {IDS}: a names tokens by {by[0]}, b by {by[1]}, so none can be joined"])
     failures, unproven = _finite(*sides)
     if failures or unproven:
         return Head(None, failures, unproven)
@@ -38,6 +49,40 @@ def compare_head(a: Dump, b: Dump, *, same_so_far: bool) -> Head:
     if same_so_far and (top8["max_move"] or top8["set_changes"] or top8["argmax_changes"]):
         unproven.append("head: what the model says next differs though no layer does: a part that belongs to no variant differs")
     return Head(top8, failures, unproven)
+
+
+def compare_heads_alone(a: Dump, b: Dump) -> list[LayerResult]:
+    """The head as an entry of its own, for dumps that hold nothing else: what is equal passes, and nothing bounds the rest."""
+    if not all(_has(dump, name) for dump in (a, b) for name in (IDS, LOGPROBS)):
+        return []
+    sides = [_tokens(dump) for dump in (a, b)]
+    if sides[0].ids.shape[0] != sides[1].ids.shape[0]:
+        return []
+    k = min(side.ids.shape[1] for side in sides)
+    x, y = (cut(side, k) for side in sides)
+    shared = equal = 0
+    widest = 0.0
+    for i in range(len(x.ids)):
+        _, at_x, at_y = np.intersect1d(x.ids[i], y.ids[i], return_indices=True)
+        one, other = x.logprobs[i][at_x], y.logprobs[i][at_y]
+        shared += len(one)
+        equal += int((one == other).sum())
+        widest = max(widest, float(np.abs(one.astype(np.float64) - other).max(initial=0.0)))
+    n = int(x.ids.size)
+    why = f"head {LOGPROBS}: {n - equal} of {n} differ, {n - shared} of them by their ids, and no bound says by how much they may"
+    return [
+        LayerResult(
+            layer="head", tensor=LOGPROBS, n=n, equal=equal, equal_pct=percent(equal, n), max_code_diff=None, code_diffs=None,
+            scale_equal_pct=None, rel_l2=None, max_abs=widest, max_ulp=None, corr=None, conforming={"a": None, "b": None},
+            causes={name: count for name, count in ((EQUAL.name, equal), (LOOSE.name, n - equal)) if count},
+            status=PASS if equal == n else INCONCLUSIVE, reasons=() if equal == n else (why,),
+        )
+    ]
+
+
+def cut(tokens: Tokens, k: int) -> Tokens:
+    """The k best of every position."""
+    return replace(tokens, ids=tokens.ids[:, :k], logprobs=tokens.logprobs[:, :k])
 
 
 def _has(dump: Dump, name: str) -> bool:

@@ -130,8 +130,11 @@ class _Comparison:
         changed = summarise(routes, (self.claims[0].by_design, self.claims[1].by_design)) if declared else None
         other += changed.unproven if changed else ()
         top8 = None
+        if self.request.stage is None and not self.all_layers:
+            results = dump_head.compare_heads_alone(self.a, self.b)
         if self.request.stage is None:
-            head = dump_head.compare_head(self.a, self.b, same_so_far=not inheritance.origins and not inheritance.orphans)
+            same_so_far = bool(self.all_layers) and not inheritance.origins and not inheritance.orphans
+            head = dump_head.compare_head(self.a, self.b, same_so_far=same_so_far)
             top8, failures, other = head.top8, failures + head.failures, other + head.unproven
         lead = _unjudged(unjudged, results, self.a.manifest.foreign or self.b.manifest.foreign)
         if self.no_model and (any(r.equal != r.n for r in results) or not results):

@@ -15,17 +15,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from edge0verify import model as models
 from edge0verify.engine import Engine
 from edge0verify.engine.evaluate import MAX_ANSWER, ask
-from edge0verify.model import Question, questions
+from edge0verify.model import Question
 from edge0verify.numerics.stats import PairedResult, Score, pair_items, paired_result
 from edge0verify.records.errors import InputError
 from edge0verify.records.evidence import Tokens
+from edge0verify.study.dump_head import BY_TEXT
 from edge0verify.study.endpoint import Endpoint, EndpointError
 
 TOP = 8
-BY_TEXT = 1 << 30
-"""Ids from here on are made of a token's text, by an endpoint that gives no ids; no vocabulary is so large."""
 
 
 @dataclass(frozen=True)
@@ -155,12 +155,25 @@ def by_text(tokens: Tokens) -> bool:
     return bool((tokens.ids >= BY_TEXT).any())
 
 
-def embedded_questions(count: int) -> tuple[Question, ...]:
-    """The first `count` of the embedded ones; InputError for more than there are."""
-    known = questions()
-    if count > len(known):
-        raise InputError(f"--questions {count}: expected at most {len(known)}, the number embedded")
-    return known[:count]
+def embedded_questions(count: int | None = None) -> tuple[Question, ...]:
+    """The embedded ones, or the first `count`; InputError for more than there are."""
+    return select(models.questions(), None if count is None else str(count))
+
+
+def select(known: Sequence[Question], which: str | None) -> tuple[Question, ...]:
+    """All, the first N ('N'), or those from A to B-1 ('A:B'); InputError for more than there are, or none."""
+    if which is None:
+        return tuple(known)
+    first, colon, last = which.rpartition(":")
+    try:
+        start, stop = int(first or 0) if colon else 0, int(last) if last else len(known)
+    except ValueError:
+        raise InputError(f"--questions {which}: expected a number N, or A:B") from None
+    if stop > len(known):
+        raise InputError(f"--questions {which}: expected at most {len(known)}, the number there are")
+    if start < 0 or start >= stop:
+        raise InputError(f"--questions {which}: expected at least one question, found none")
+    return tuple(known[start:stop])
 
 
 def read_questions(path: Path) -> tuple[Question, ...]:

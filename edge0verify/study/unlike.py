@@ -25,7 +25,7 @@ def unlike(a: Dump, b: Dump) -> list[str]:
     if left.level != right.level and not foreign:
         reasons.append(f"unlike runs: level: a has {left.level}, b has {right.level}")
     layers_a, layers_b = a.layers(), b.layers()
-    if foreign and not set(layers_a) & set(layers_b):
+    if foreign and (layers_a or layers_b) and not set(layers_a) & set(layers_b):
         reasons.append(f"unlike runs: layers: a has {_list(layers_a)}, b has {_list(layers_b)}")
     if not foreign and (_promised(a) != _promised(b) or layers_a != layers_b):
         reasons.append(f"unlike runs: layers: a has {_list(layers_a)}, b has {_list(layers_b)}")
