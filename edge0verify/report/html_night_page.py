@@ -134,12 +134,12 @@ def _cell(result: CellResult) -> list[Html]:
 
 
 def _cells(last: NightRun) -> Html:
-    headers = ("cell", "status", "equal %", "rel L2", "top-8 moved", "anchor equal %", "seconds", "why")
+    headers = ("cell", "equal %", "rel L2", "top-8 moved", "anchor equal %", "seconds", "why")
     lines = []
     for cell in (*last.planned, *(c for c in last.results if c not in last.planned)):
         r = last.results.get(cell)
         if r is None:
-            lines.append(("inconclusive", (tag("code", short(cell, 80)), "no result", "-", "-", "-", "-", "-", "")))
+            lines.append(("inconclusive", (join(["no result ", tag("code", short(cell, 80))]), "-", "-", "-", "-", "-", "")))
             continue
         why = "; ".join(
             [
@@ -150,10 +150,9 @@ def _cells(last: NightRun) -> Html:
         )
         kind = {PASS: "", INCONCLUSIVE: "inconclusive"}.get(r.status, "fail")
         figures = [column(r.metrics, name) for name in ("equal_pct", "max_rel_l2", "top8_move", "anchor_equal_pct")]
-        lines.append(
-            (kind, (tag("code", short(cell, 80)), badge(r.status), *figures, "-" if r.wall_s is None else f"{r.wall_s:.1f}", why))
-        )
-    return section("Cells of this night", table(headers, lines, label="Cells of the last nightly", left=2, prose=True))
+        name = join([badge(r.status), " ", tag("code", short(cell, 80))])
+        lines.append((kind, (name, *figures, "-" if r.wall_s is None else f"{r.wall_s:.1f}", why)))
+    return section("Cells of this night", table(headers, lines, label="Cells of the last nightly", prose=True))
 
 
 def _environment(last: NightRun) -> Html:

@@ -251,7 +251,10 @@ def _trend(
     series = [(values[c], colour.get(c, _GREY), 1.6 if c in colour else 0.8) for c in order]
     drawing = html_lines.trend(name, f"{what} over nights", numbers, series, commits)
     rest = len(order) - len(colour)
-    keys = legend([(c, colour[c], False) for c in colour] + ([(f"{rest} others", _GREY, False)] if rest else []))
+    keys = legend(
+        [(c, colour[c], False) for c in colour]
+        + ([(f"{rest} others" if colour else f"all {rest} cells", _GREY, False)] if rest else [])
+    )
     scrolls = len(runs) > _PHONE
     text = f"{what}, of {len(values)} cells; {len(moved) or 'none'} moved."
     return figure(wide(drawing) if scrolls else drawing, text, wide=scrolls, late=True, legend=keys)

@@ -42,6 +42,8 @@ def summary(verdict: Verdict) -> Html:
 
 def _compared(verdict: Verdict) -> list[tuple[str, object]]:
     model, prompt = verdict.model or {}, verdict.prompt or {}
+    told = [str(prompt["name"])] if prompt.get("name") else []
+    told += [f"{prompt['tokens']} tokens"] if prompt.get("tokens") else []
     entries = [r for r in verdict.layers if r.n]
     layers = len({r.layer for r in entries})
     pairs: list[tuple[str, object]] = [
@@ -49,12 +51,7 @@ def _compared(verdict: Verdict) -> list[tuple[str, object]]:
         ("b", f"{verdict.b}: {_ENGAGED[verdict.engaged['b']]}"),
         ("reference", verdict.reference or "-"),
         ("model", " ".join(str(model[k]) for k in ("name", "file") if model.get(k)) or "-"),
-        (
-            "prompt",
-            " ".join(str(prompt[k]) for k in ("name",) if prompt.get(k))
-            + (f", {prompt['tokens']} tokens" if prompt.get("tokens") else "")
-            or "-",
-        ),
+        ("prompt", ", ".join(told) or "-"),
         ("compared", f"{sum(r.n for r in entries)} elements, {_many(len(entries), 'entry', 'entries')}, {_many(layers, 'layer')}"),
     ]
     codes = [r for r in entries if r.code_diffs is not None]

@@ -60,7 +60,7 @@ nav a{display:inline-block;padding:.25rem 0}
 .verdict.pass{border-left-color:var(--pass)}
 .verdict.fail{border-left-color:var(--fail)}
 .verdict.inconclusive{border-left-color:var(--unproven)}
-.verdict .badge{font-size:1.25rem}
+.verdict>p>.badge{font-size:1.25rem}
 .badge{display:inline-block;font-weight:700;white-space:nowrap;border-radius:.25rem;padding:0 .5rem;background:var(--quiet);
  color:var(--on-badge)}
 .badge.pass{background:var(--pass)}
