@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from edge0verify.compare import movement
+from edge0verify.compare import Policy, movement
 from edge0verify.dump.reader import Dump
 from edge0verify.records.causes import EQUAL, LOOSE
 from edge0verify.records.evidence import Tokens
-from edge0verify.records.status import INCONCLUSIVE, PASS
+from edge0verify.records.status import FAIL, INCONCLUSIVE, PASS
 from edge0verify.records.verdict import LayerResult, percent
 
 BY_TEXT = 1 << 30
@@ -51,8 +51,9 @@ def compare_head(a: Dump, b: Dump, *, same_so_far: bool) -> Head:
     return Head(top8, failures, unproven)
 
 
-def compare_heads_alone(a: Dump, b: Dump) -> list[LayerResult]:
-    """The head as an entry of its own, for dumps that hold nothing else: what is equal passes, and nothing bounds the rest."""
+def compare_heads_alone(a: Dump, b: Dump, policy: Policy) -> list[LayerResult]:
+    """The head as an entry of its own, for dumps that hold nothing else: what is equal passes, and nothing bounds the rest, unless
+    the policy says how much of it must be equal (`matched`)."""
     if not all(_has(dump, name) for dump in (a, b) for name in (IDS, LOGPROBS)):
         return []
     sides = [_tokens(dump) for dump in (a, b)]
@@ -69,15 +70,29 @@ def compare_heads_alone(a: Dump, b: Dump) -> list[LayerResult]:
         equal += int((one == other).sum())
         widest = max(widest, float(np.abs(one.astype(np.float64) - other).max(initial=0.0)))
     n = int(x.ids.size)
-    why = f"head {LOGPROBS}: {n - equal} of {n} differ, {n - shared} of them by their ids, and no bound says by how much they may"
+    status, why = _settled(n, equal, shared, policy)
     return [
         LayerResult(
             layer="head", tensor=LOGPROBS, n=n, equal=equal, equal_pct=percent(equal, n), max_code_diff=None, code_diffs=None,
             scale_equal_pct=None, rel_l2=None, max_abs=widest, max_ulp=None, corr=None, conforming={"a": None, "b": None},
             causes={name: count for name, count in ((EQUAL.name, equal), (LOOSE.name, n - equal)) if count},
-            status=PASS if equal == n else INCONCLUSIVE, reasons=() if equal == n else (why,),
+            status=status, reasons=(why,) if why else (),
         )
     ]
+
+
+def _settled(n: int, equal: int, shared: int, policy: Policy) -> tuple[str, str]:
+    limits = policy.limits("head", LOGPROBS, "head")
+    if limits is None:
+        return INCONCLUSIVE, f"head {LOGPROBS}: error, no rule of {policy.source or 'the policy'} matches this tensor"
+    if equal == n:
+        return PASS, ""
+    text = f"head {LOGPROBS}: {n - equal} of {n} differ, {n - shared} of them by their ids"
+    if limits.matched is None:
+        return INCONCLUSIVE, f"{text}, and no bound says by how much they may"
+    if equal / n >= limits.matched:
+        return PASS, ""
+    return FAIL, f"{text}; policy asks for {limits.matched:g} equal; matched = {equal / n!r} would have passed"
 
 
 def cut(tokens: Tokens, k: int) -> Tokens:

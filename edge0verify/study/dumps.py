@@ -131,7 +131,7 @@ class _Comparison:
         other += changed.unproven if changed else ()
         top8 = None
         if self.request.stage is None and not self.all_layers:
-            results = dump_head.compare_heads_alone(self.a, self.b)
+            results = dump_head.compare_heads_alone(self.a, self.b, self.request.policy)
         if self.request.stage is None:
             same_so_far = bool(self.all_layers) and not inheritance.origins and not inheritance.orphans
             head = dump_head.compare_head(self.a, self.b, same_so_far=same_so_far)

@@ -75,6 +75,10 @@ class TestEndpoints:
                 assert evaluate(capsys, "--endpoint", server.url, "--questions", 2, "--dump", tmp_path / name)[0] == 0
         code, judged = verdict(capsys, tmp_path / "a.h5", tmp_path / "b.h5")
         assert code == 3 and judged["top8"]["max_move"] > 0.1 and "no bound says" in "\n".join(judged["reasons"])
+        for limit, expected in (("matched = 0.0", 0), ("matched = 0.9", 1)):
+            policy = tmp_path / "policy.toml"
+            policy.write_text(f"allow_foreign = true\n[[rule]]\nstage = 'head'\n{limit}\n")
+            assert verdict(capsys, tmp_path / "a.h5", tmp_path / "b.h5", "--policy", policy)[0] == expected
         # Tokens named by text cannot be joined with those named by id.
         assert evaluate(capsys, "--questions", 2, "--dump", tmp_path / "c.h5")[0] == 0
         code, judged = verdict(capsys, tmp_path / "a.h5", tmp_path / "c.h5")
