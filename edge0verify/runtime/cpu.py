@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from edge0verify.runtime.protocol import Argument, Buffer, Detected, Device, DeviceError, Pointer
+from edge0verify.runtime.sources import native_file
 
-LIBRARY = Path(__file__).with_name("_phase.so")
+LIBRARY = native_file("_phase") or Path(__file__).with_name("_phase.so")
 
 
 def detect() -> Detected:

@@ -17,8 +17,9 @@ from edge0verify.runtime.protocol import Argument, Buffer, Detected, Device, Dev
 from edge0verify.runtime.sim_knobs import FORBIDDEN, Knobs, Plan
 from edge0verify.runtime.sim_log import LogBook
 from edge0verify.runtime.sim_memory import Arena, make_arenas
-from edge0verify.runtime.sim_process import POINTER, SCALAR, DeviceProcess, Reply, native_file
+from edge0verify.runtime.sim_process import POINTER, SCALAR, DeviceProcess, Reply
 from edge0verify.runtime.sim_queue import Queues, SimKernel, SimStream, error
+from edge0verify.runtime.sources import native_file
 
 LANE_BYTES_S = 128e6
 """Bandwidth of one lane of the simulated link: x16 is 2 GB/s, about what the processes here can move."""

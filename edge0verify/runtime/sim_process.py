@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import select
 import socket
 import struct
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from edge0verify.runtime.protocol import DeviceError
+from edge0verify.runtime.sources import native_file
 
 ARG, ARGS = struct.Struct("<IIQQ"), 20
 HEAD = struct.Struct("<IIQQQQ64s")
@@ -20,12 +19,6 @@ REPLY = struct.Struct("<iiQ")
 LAUNCH, COPY, FILL, PEER, HANG, PING = range(1, 7)
 SCALAR, POINTER = 0, 1
 START_S = 20.0
-
-
-def native_file(name: str) -> Path | None:
-    """A compiled part of this folder: in the tree, or where an editable install put it."""
-    found = importlib.util.find_spec(f"edge0verify.runtime.{name}")
-    return Path(found.origin) if found is not None and found.origin else None
 
 
 @dataclass(frozen=True)

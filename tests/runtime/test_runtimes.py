@@ -1,6 +1,8 @@
 """The protocol on the CPU runtime, and what detection says on a machine that lacks a driver."""
 
 import ctypes
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -18,6 +20,23 @@ def cpu():
     if not LIBRARY.is_file():
         pytest.fail(f"{LIBRARY.name} was not built")
     return CpuRuntime(threads=1)
+
+
+def test_compiled_parts_are_found_where_an_editable_install_puts_them(tmp_path):
+    """A clean clone has no compiled part in its tree: the build leaves them in site-packages and tells the importer."""
+    elsewhere = tmp_path / "_phase.so"
+    told = f"""
+import importlib.machinery, importlib.util, sys
+class Redirecting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "edge0verify.runtime._phase":
+            return importlib.util.spec_from_file_location(name, {str(elsewhere)!r})
+sys.meta_path.insert(0, Redirecting())
+from edge0verify.runtime import cpu, sources
+print(cpu.LIBRARY)
+assert str(sources.native_file("_phase")) == str(cpu.LIBRARY)
+"""
+    assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout.strip() == str(elsewhere)
 
 
 def test_every_runtime_is_there_or_says_why_not():
