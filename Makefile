@@ -46,7 +46,7 @@ compare: install
 
 lint: install
 	@$(BIN)/ruff check .
-	@$(BIN)/lint-imports --config pyproject.toml
+	@$(BIN)/lint-imports pyproject.toml
 
 test: install lint
 	@$(BIN)/python -m pytest
