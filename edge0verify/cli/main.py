@@ -34,6 +34,7 @@ COMMANDS = {
     "nightly": "a matrix of goldens and variant pairs, with a history",
     "report": "a verdict or a history of nightlies as one HTML file",
     "gate": "keep verdicts per commit and machine, ask whether a head is good",
+    "isa": "registers, spills and hot loops of device code, read without a GPU",
     "bench": "benchmarks: A against B in rotated rounds",
 }
 
