@@ -5,15 +5,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import keyword
 import os
 import sys
+import warnings
 
 import click
 
 from edge0verify import __version__
 from edge0verify.records.errors import InputError
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 COMMANDS = {
     "compare": "compare two variants, or two dumps, layer by layer",
@@ -87,38 +92,59 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Run the command line; returns the exit code. Nothing but KeyboardInterrupt and SystemExit of a child passes through."""
+    """Run the command line; returns the exit code. Nothing but a SystemExit of a child passes through."""
     try:
-        words = sys.argv[1:] if argv is None else argv
-        result = cli.main(args=list(words), prog_name="edge0verify", standalone_mode=False, obj=("edge0verify", *words))
+        # Not `cli.main`, which turns a closed pipe into exit code 1: here that is a verdict.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)      # of numpy, about NaN and Inf: the verdict says where they are
+            with cli.make_context("edge0verify", sys.argv[1:] if argv is None else list(argv)) as context:
+                result = cli.invoke(context)
         return int(result) if isinstance(result, int) else 0
     except InputError as error:
-        click.echo(f"edge0verify: {error}", err=True)
-        return 2
+        return _end(2, str(error))
     except click.exceptions.Exit as error:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("edge0verify: interrupted", err=True)
-        return 130
+        return _end(130, "interrupted")
+    except click.exceptions.NoArgsIsHelpError as error:
+        commands = ", ".join(error.ctx.command.list_commands(error.ctx))
+        return _end(2, f"expected a command, one of {commands}; {error.ctx.command_path} --help says more")
     except click.ClickException as error:
-        click.echo(f"edge0verify: {error.format_message()}", err=True)
-        return 2
+        return _end(2, " ".join(error.format_message().split()))
     except BrokenPipeError:
-        # The reader went away (`| head`): nobody is left to read a verdict, and Python must not complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop(sys.stdout)                       # the reader went away (`| head`): nobody is left to read a verdict
         return 70
     except Exception as error:
-        import traceback
+        if isinstance(error, OSError) and error.errno in FULL:
+            _drop(sys.stdout)
+            return _end(2, f"cannot write the output: {error.strerror}")
+        return _internal(error)
 
-        if os.environ.get("EDGE0VERIFY_TRACEBACK"):
-            traceback.print_exc()
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        click.echo(
-            f"edge0verify: internal error: {type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno}; "
-            "EDGE0VERIFY_TRACEBACK=1 shows more)",
-            err=True,
-        )
-        return 70
+
+def _end(code: int, text: str) -> int:
+    """Say the one line; where nobody can read it, the exit code is all that is left."""
+    try:
+        click.echo(f"edge0verify: {text}", err=True)
+    except OSError:
+        _drop(sys.stderr)
+    return code
+
+
+def _internal(error: Exception) -> int:
+    import traceback
+
+    if os.environ.get("EDGE0VERIFY_TRACEBACK"):
+        traceback.print_exc()
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    place = f"{os.path.basename(where.filename)}:{where.lineno}"
+    return _end(70, f"internal error: {said} ({place}; EDGE0VERIFY_TRACEBACK=1 shows more)")
+
+
+def _drop(stream) -> None:
+    """What the stream still holds goes nowhere, so that Python does not complain at exit and change the exit code."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):       # no file behind it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":

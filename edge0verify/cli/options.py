@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 import numpy as np
+from click.core import ParameterSource
 
 from edge0verify.records import status as statuses
 from edge0verify.records.errors import InputError
@@ -51,10 +53,12 @@ def threads_option(command):
 
 
 def json_option(command):
+    """--json; a file that cannot be written is refused before the work."""
     return click.option(
         "--json",
         "json_to",
         metavar="FILE|-",
+        callback=lambda ctx, parameter, value: value if value in (None, "-") else check_target(value),
         help="Write the verdict as JSON to a file, or to standard output instead of the table.",
     )(command)
 
@@ -187,9 +191,12 @@ def read_layers(text: str | None, layers: int) -> tuple[int, ...] | None:
 
 
 def read_prompt(model, name: str, file: Path | None) -> tuple[str, np.ndarray]:
-    """(name, int32 tokens with <bos> first) of an embedded prompt or a file."""
+    """(name, int32 tokens with <bos> first) of an embedded prompt or a file; InputError where the command line names both."""
     from edge0verify import model as models
 
+    ctx = click.get_current_context(silent=True)
+    if file is not None and ctx is not None and ctx.get_parameter_source("prompt") is ParameterSource.COMMANDLINE:
+        raise InputError(f"--prompt {name} and --file {file}: expected one of them, found both")
     text = models.prompt_file(file) if file is not None else models.prompt(name)
     return (str(file) if file is not None else name), models.encode(text)
 
@@ -282,23 +289,65 @@ def with_command(verdict):
 
 
 def make_parent(path: Path) -> None:
-    """Create the folder that a file is to be written to; InputError where that cannot be done."""
+    """Create the folder that a file is to be written to; InputError where that cannot be done.
+
+    What was created goes again where the command ends without having put a file there.
+    """
+    made = [folder for folder in path.parents if not folder.exists()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path}: expected a folder that can be written, found: {error.strerror}") from None
+    ctx = click.get_current_context(silent=True)
+    if ctx is not None and made:
+        ctx.call_on_close(lambda: _remove_empty(made))
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for folder in folders:                                       # the deepest first
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def check_target(path: str) -> str:
+    """`path` where a file can be written to it; InputError otherwise, before any work is done for it."""
+    folder = os.path.dirname(os.path.realpath(path))
+    wrong = None
+    if os.path.isdir(path) or path.endswith(os.sep) or not path:
+        wrong = errno.EISDIR if path else errno.ENOENT
+    elif not os.path.isdir(folder):
+        wrong = errno.ENOTDIR if os.path.exists(folder) else errno.ENOENT
+    elif not os.access(path if _is_special(path) else folder, os.W_OK):
+        wrong = errno.EACCES
+    if wrong is not None:
+        raise InputError(f"{path or repr(path)}: expected a file that can be written, found: {os.strerror(wrong)}")
+    return path
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a whole file or nothing: a temporary file beside it, renamed. '-' is standard output."""
+    """Write a whole file or nothing: a temporary file beside it, renamed. '-' is standard output.
+
+    A device or a pipe (/dev/null, >(...)) is written into, a link is followed: neither is ever replaced.
+    """
     if path == "-":
         click.echo(text, nl=False)
         return
-    target = Path(path)
+    check_target(path)
+    target = Path(os.path.realpath(path))
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
+        if _is_special(path):
+            Path(path).write_text(text)
+            return
         partial.write_text(text)
         os.replace(partial, target)
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise InputError(f"{path}: expected a file that can be written, found: {error.strerror}") from None
+    except BaseException:                                        # an interrupt leaves nothing either
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def _is_special(path: str) -> bool:
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
