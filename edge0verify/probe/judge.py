@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from edge0verify.probe.link import narrow
-from edge0verify.probe.types import CONTROL, OWN_MEMSET, Finding, Row
+from edge0verify.probe.types import CONTROL, NO_HOST_ATOMICS, OWN_MEMSET, Finding, Row
 from edge0verify.records import status as statuses
 from edge0verify.runtime.protocol import Device
 
@@ -15,6 +15,12 @@ NEEDS_PEER = ("kernel read", "kernel write", "atomics", "memset")
 """Operations on device memory that are refused without peer access: that is the rule."""
 DATA = "bytes changed on the way"
 LOST_ADDS = "additions lost"
+RULES = {
+    "no peer access": "are refused while peer access is off: the rule, and what a program sees that forgot it",
+    NO_HOST_ATOMICS: "lose additions on host memory, and the driver declares that devices have no native atomics there: "
+    "count in device memory, or on one device alone",
+}
+"""Cause of a FAIL that the driver's own rules demand -> what is to be known about it."""
 
 
 def settle(rows: Sequence[Row]) -> list[Row]:
@@ -58,10 +64,10 @@ def findings(rows: Sequence[Row], devices: Sequence[Device], environment: Mappin
                 rows=at,
             )
         )
-    ruled = tuple(i for i, r in enumerate(rows) if r.by_rule)
-    if ruled:
-        text = f"{len(ruled)} operations are refused while peer access is off: the rule, and what a program sees that forgot it"
-        found.append(Finding(cause="no peer access", text=text, decides=False, rows=ruled))
+    for cause, text in RULES.items():
+        ruled = tuple(i for i, r in enumerate(rows) if r.by_rule and r.cause == cause)
+        if ruled:
+            found.append(Finding(cause=cause, text=f"{len(ruled)} operations {text}", decides=False, rows=ruled))
     for device in devices:
         if narrow(device.link):
             found.append(Finding(cause="narrow link", text=f"{device}: {device.link}: slow, no fault", decides=False))

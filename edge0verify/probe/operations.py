@@ -9,12 +9,13 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from edge0verify.probe.patterns import PAD, Difference, Place, difference, pattern, places
-from edge0verify.probe.types import CONTROL, OWN_MEMSET, Cell, Row
+from edge0verify.probe.types import CONTROL, NO_HOST_ATOMICS, OWN_MEMSET, Cell, Row
 from edge0verify.runtime.protocol import Buffer, DeviceError, Runtime
 
 SOURCE = '#include "probe/memory.h"\n'
@@ -202,7 +203,11 @@ def _atomics(b: Bench) -> Row:
     if found == expected:
         return Row(cell=b.cell, operation="atomics", answer="PASS", sizes=1)
     why = f"{found} after {expected} additions by both devices"
-    return Row(cell=b.cell, operation="atomics", answer="FAIL", cause="additions lost", why=why, sizes=1, smallest_bad=4)
+    lost = Row(cell=b.cell, operation="atomics", answer="FAIL", cause="additions lost", why=why, sizes=1, smallest_bad=4)
+    both = (b.cell.reader, b.cell.owner)
+    if b.cell.memory == "mapped host" and not all(b.runtime.host_atomics(device) for device in both):
+        return replace(lost, cause=NO_HOST_ATOMICS, by_rule=True)  # the driver says so itself
+    return lost
 
 
 def _memset(b: Bench, operation: str) -> Row:

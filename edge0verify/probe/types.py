@@ -8,6 +8,7 @@ from typing import Any
 
 CONTROL = "host-staged"
 OWN_MEMSET = "memset by owner"
+NO_HOST_ATOMICS = "no atomics on host memory"
 OPERATIONS = {
     "device": (CONTROL, "copy", "peer copy", OWN_MEMSET, "event wait", "memset", "atomics", "kernel write", "kernel read"),
     "mapped host": ("copy", "event wait", "atomics", "kernel write", "kernel read"),

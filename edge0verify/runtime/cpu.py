@@ -67,6 +67,9 @@ class HostMemory:
     def pageable_access(self, device: int) -> bool:
         return True
 
+    def host_atomics(self, device: int) -> bool:
+        return True
+
     def free(self, buffer: Buffer) -> None:
         if self._arrays.pop(buffer.pointer, None) is None:
             raise ValueError("a buffer that was not allocated here, or freed twice")

@@ -125,6 +125,10 @@ class GpuRuntime:
         """Whether kernels may read the host's ordinary memory."""
         return bool(self._attribute("PageableMemoryAccess", device))
 
+    def host_atomics(self, device: int) -> bool:
+        """Whether the device's atomics on host memory are atomic for the host and for other devices too."""
+        return bool(self._attribute("HostNativeAtomicSupported", device))
+
     def _attribute(self, name: str, device: int) -> int:
         raise NotImplementedError
 

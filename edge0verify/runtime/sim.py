@@ -179,6 +179,10 @@ class SimRuntime(Queues):
         """Whether kernels may read the host's ordinary memory."""
         return False
 
+    def host_atomics(self, device: int) -> bool:
+        """Processes that share pages have them."""
+        return True
+
     def free(self, buffer: Buffer) -> None:
         for arena in self._arenas:
             if buffer.pointer in arena.used:
