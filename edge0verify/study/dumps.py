@@ -137,7 +137,7 @@ class _Comparison:
             head = dump_head.compare_head(self.a, self.b, same_so_far=same_so_far)
             top8, failures, other = head.top8, failures + head.failures, other + head.unproven
         lead = _unjudged(unjudged, results, self.a.manifest.foreign or self.b.manifest.foreign)
-        if self.no_model and (any(r.equal != r.n for r in results) or not results):
+        if self.no_model and self.all_layers and (any(r.equal != r.n for r in results) or not results):
             lead.insert(0, self.no_model)
         verdict = _verdict(
             self.request, self.a, self.b, self.claims, self.parts, results, failures=failures, inconclusive=[*lead, *other],
