@@ -97,7 +97,9 @@ def run(argv: list[str] | None = None) -> int:
         # Not `cli.main`, which turns a closed pipe into exit code 1: here that is a verdict.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)      # of numpy, about NaN and Inf: the verdict says where they are
-            with cli.make_context("edge0verify", sys.argv[1:] if argv is None else list(argv)) as context:
+            words = sys.argv[1:] if argv is None else list(argv)
+            # The words stay with the context: a verdict keeps the command that gave it.
+            with cli.make_context("edge0verify", list(words), obj=("edge0verify", *words)) as context:
                 result = cli.invoke(context)
         return int(result) if isinstance(result, int) else 0
     except InputError as error:

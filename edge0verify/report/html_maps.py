@@ -165,13 +165,21 @@ def _profile(axis, values: np.ndarray, step: int, total: int, lines, *, upright:
     least = 10.0 ** np.floor(np.log10(positive.min())) if log else most
     # Side by side there is room for one number only.
     ends = [least, most] if upright and most > 4 * least else [most]
-    along.set_ticks(ends, [f"{end:.{3 if end >= 100 else 2}g}" for end in ends])
+    along.set_ticks(ends, [_few(end) for end in ends])
     axis.minorticks_off()
     axis.tick_params(labelsize=7.5, length=2, pad=1.5)
     if not upright:
         axis.tick_params(labelleft=False)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
+
+
+def _few(value: float) -> str:
+    """A number in at most five characters: 0.22, 127, 3e6."""
+    if 1e-3 <= value < 1000:
+        return f"{value:.{3 if value >= 100 else 2}g}"
+    digits, power = f"{value:.0e}".split("e")
+    return f"{digits}e{int(power)}"
 
 
 def overview(

@@ -28,7 +28,7 @@ CUT_TEXT = """[...document.querySelectorAll('figure svg')].filter(s => s.getClie
   return [...s.querySelectorAll('text')].filter(t => { const r = t.getBoundingClientRect();
     return r.left < f.left - 2 || r.right > f.right + 2 || r.top < f.top - 2 || r.bottom > f.bottom + 2; })
     .map(t => s.getAttribute('aria-label').slice(0, 40) + ': ' + t.textContent); }).slice(0, 5)"""
-NAMES = ("pass", "fail", "many", "hostile", "empty", "nights")
+NAMES = ("pass", "fail", "unwritten", "many", "hostile", "empty", "nights")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,8 @@ def made(tmp_path_factory):
         add(history, [failed(CELLS[0][0]), passed(CELLS[1][0])], end="FAIL", commit="f" * 40)
     texts = {
         "pass": verdict_html(*pages.real()),
-        "fail": verdict_html(*pages.real("U", fault="skip-last-row-tile")),
+        "fail": verdict_html(*pages.real(fault="row-tiles-swapped")),
+        "unwritten": verdict_html(*pages.real("U", fault="skip-last-row-tile")),
         "many": verdict_html(pages.many(60)),
         "hostile": verdict_html(pages.hostile()),
         "empty": verdict_html(pages.empty()),
