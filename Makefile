@@ -18,6 +18,7 @@ help:
 	@echo "make bench     kernels and prefill beside ggml (installs libggml-python)"
 	@echo "make kernels-hip    code objects for gfx1100 and gfx1151 (needs clang-19), into build/gpu"
 	@echo "make kernels-cuda   a cubin for sm_90 (needs cuda-bindings and nvidia-cuda-nvrtc in .venv)"
+	@echo "make golden-check  repeat the accepted runs in golden/ and hold every bit against them"
 	@echo "make clean     remove .venv and build/"
 
 # Says what is missing before anything is downloaded, and the one line that mends it.
@@ -48,7 +49,11 @@ lint: install
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports pyproject.toml
 
-test: install lint
+# Repeats every golden on its committed inputs: no bit of any stage may have changed.
+golden-check: install
+	@$(BIN)/edge0verify golden check --threads $(THREADS)
+
+test: install lint golden-check
 	@$(BIN)/python -m pytest
 
 bench: install

@@ -197,7 +197,7 @@ def check(names, model, projection, dump_file, device, keep, junit_to, threads, 
     \b
     Exit code: 0 PASS, 1 FAIL, 2 input error, 3 INCONCLUSIVE (unlike runs, not accepted, nothing compared), of many the worst.
     """
-    from edge0verify.golden.check import SCHEMA, Asked
+    from edge0verify.golden.check import SCHEMA, Asked, Runs
     from edge0verify.golden.check import check as check_one
     from edge0verify.golden.store import Store
     from edge0verify.report.golden_text import checks_text
@@ -211,17 +211,18 @@ def check(names, model, projection, dump_file, device, keep, junit_to, threads, 
         click.echo(f"nothing was checked: no goldens in {store}")
         return statuses.EXIT_INCONCLUSIVE
     commit, dirty = _origin()
-    asked = Asked(
-        model=_given_model(model, projection),
-        dump=dump_file,
-        device=device,
-        threads=options.thread_count(threads),
-        keep=keep,
-        commit=commit,
-        dirty=dirty,
-    )
     found = []
-    with progress_bar() as progress:
+    with Runs() as shared, progress_bar() as progress:
+        asked = Asked(
+            model=_given_model(model, projection),
+            dump=dump_file,
+            device=device,
+            threads=options.thread_count(threads),
+            keep=keep,
+            shared=shared,
+            commit=commit,
+            dirty=dirty,
+        )
         for at, name in enumerate(wanted):
             progress("goldens", at, len(wanted))
             found.append(check_one(kept, name, asked))

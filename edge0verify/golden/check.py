@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +32,28 @@ from edge0verify.variants.kernels import Kernels
 SCHEMA = "edge0verify.golden-check/1"
 
 
+class Runs:
+    """Runs of one sitting by what they were made of, as files in a folder; a context manager that removes it."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="edge0verify-")
+        self._known: dict[tuple, Path] = {}
+
+    def get(self, key: tuple, make: Callable[[Path], object]) -> Path:
+        """The file for `key`, made by `make(path)` the first time."""
+        if key not in self._known:
+            path = Path(self._folder.name) / f"{len(self._known)}.h5"
+            make(path)
+            self._known[key] = path
+        return self._known[key]
+
+    def __enter__(self) -> Runs:
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self._folder.cleanup()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """What to hold against the golden.
@@ -46,6 +69,8 @@ class Asked:
     kernels: Kernels | None = None
     threads: int = 1
     keep: Path | None = None
+    shared: Runs | None = None
+    """Runs made for other goldens of the same inputs: one run answers for all of them."""
     rules: Rules | None = None
     """Others than the golden's own."""
     commit: str | None = None
@@ -174,8 +199,17 @@ class _Source:
                 commit=self.asked.commit,
                 dirty=self.asked.dirty,
             )
-            make(made, out, level)
-            return out
+            if self.asked.shared is None or self.asked.kernels is not None or level != "sketch":
+                make(made, out, level)
+                return out
+            inputs = self.run.inputs
+            key = (
+                self.model.sha256,
+                inputs.tokens,
+                *(tuple(sorted(d.items())) for d in (inputs.variants, inputs.flags)),
+                self._device,
+            )
+            return self.asked.shared.get(key, lambda path: make(made, path, level))
         with open_dump(self.asked.dump) as dump:
             if level in REDUCED and dump.level not in REDUCED:
                 dump.verify()

@@ -72,13 +72,12 @@ def list_text(goldens: Sequence[Any], stale: Sequence[bool]) -> str:
                 str(run.bytes),
                 f"{100 * run.bytes / run.whole_bytes:.2f}" if run.whole_bytes else "-",
                 str(golden.since_anchor),
-                run.time[:10],
                 state,
             )
         )
     return table(
         lines,
-        ("golden", "device", "prompt", "rows", "variants", "level", "bytes", "% of dump", "since\nanchor", "recorded", "state"),
+        ("golden", "device", "prompt", "rows", "variants", "level", "bytes", "% of dump", "since\nanchor", "state"),
     )
 
 
