@@ -88,7 +88,7 @@ def compare_layer(
         for tensor in sorted(work.names - set(written) - set(read)):
             work.check(tensor)
     if declared:
-        work.found.routes = work.routes()
+        work.found.routes = layer_routes(join, work.values, rules)
     return work.found
 
 
@@ -177,7 +177,7 @@ class _Layer:
     # ---- values ------------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _values(self) -> tuple[OnDemand, OnDemand]:
+    def values(self) -> tuple[OnDemand, OnDemand]:
         """What both sides hold, read when it is asked for; where a tensor is the same on both, b holds a's."""
         a = OnDemand(self.join.a, self.join.a.read)
 
@@ -187,7 +187,7 @@ class _Layer:
         return a, OnDemand(self.join.b, read_b)
 
     def _joined(self, tensor: str) -> tuple[Value, Value]:
-        a, b = self._values
+        a, b = self.values
         return self.join.both(tensor, a[tensor], b[tensor])
 
     @cached_property
@@ -200,7 +200,7 @@ class _Layer:
         made = [
             OwnLayer(model=model, layer=self.layer, tensors=values, variants=names, token=token, experts=experts, shared=shared,
                      threads=self.threads, route=rule)
-            for values, names, (token, experts), rule in zip(self._values, self.variants, places, self.rules)
+            for values, names, (token, experts), rule in zip(self.values, self.variants, places, self.rules)
         ]
         return made[0], made[1]
 
@@ -266,7 +266,7 @@ class _Layer:
             inherited = self.inherited.get(stage)
             wanted = stage in PARTS and a != b and inherited is not None and inherited.any() and self._own[0].model is not None
             self._replayed[stage] = (
-                remains(self.model, stage, self.layer, self.variants[1], self._values[0], self.threads) if wanted else None
+                remains(self.model, stage, self.layer, self.variants[1], self.values[0], self.threads) if wanted else None
             )
         return self._replayed[stage]
 
@@ -295,7 +295,7 @@ class _Layer:
 
     def _router(self, fit: np.ndarray | None) -> Router | None:
         """The joined logits of both sides, and the wider of their bounds."""
-        if any("route-logits" not in values for values in self._values):
+        if any("route-logits" not in values for values in self.values):
             return None
         sides = [own.of("route-logits").side for own in self._own]
         rows = [way if fit is None else way[fit] for way in (self.join.tokens.a, self.join.tokens.b)]
@@ -315,10 +315,6 @@ class _Layer:
     def _by_rule(self) -> np.ndarray:
         return by_rule(self._own, (self.join.tokens.a, self.join.tokens.b))
 
-    def routes(self) -> LayerRoutes | None:
-        """What the flags changed in this layer; None where a side does not hold its routes."""
-        return layer_routes(self.join, self._values, self.rules)
-
     def _within(self, tokens: np.ndarray) -> bool | None:
         """Whether the flips of these joined tokens came in, or lie within the router's bound; None where that is not known."""
         inherited = self.inherited.get("route")
@@ -326,14 +322,14 @@ class _Layer:
         if not len(tokens):
             return True
         router = self._router(None)
-        if router is None or router.bound is None or any("route-ids" not in values for values in self._values):
+        if router is None or router.bound is None or any("route-ids" not in values for values in self.values):
             return None
         a, b = self._joined("route-ids")
         gaps = [route_flip.measure(router, row, a[row], b[row]).bounds for row in tokens.tolist()]
         return None if any(gap is None for gap in gaps) else all(gap <= 1 for gap in gaps)
 
     def _experts(self) -> int | None:
-        for values in self._values:
+        for values in self.values:
             if "route-logits" in values:
                 return values["route-logits"].shape[1]
         return None if self.model is None else self.model.config.experts
@@ -354,7 +350,7 @@ class _Layer:
     def _unfit_rows(self, source: str) -> np.ndarray:
         if source not in self._unfit:
             bad = np.zeros(len(self.join.tokens.a), bool)
-            if all(source in values for values in self._values) and (not of_pairs(source) or self.join.pair_token is not None):
+            if all(source in values for values in self.values) and (not of_pairs(source) or self.join.pair_token is not None):
                 for value in self._joined(source):
                     mask = nonfinite(value)
                     bad |= per_token(self.join, mask) if of_pairs(source) else mask
