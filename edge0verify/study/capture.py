@@ -6,8 +6,10 @@ Only what the stage reads is kept: D needs ffn-in, A needs d-xl, d-xlq and the r
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +25,8 @@ READS = {
     "A": ("d-xl", "d-xlq", "route-ids", "route-weights"),
     "U": ("a-yl",),
 }
+WRITES = {"D": ("d-xl", "d-xlq"), "A": ("a-yl",), "U": ("u",)}
+"""What the engine itself takes from a stage: known of the reference path by fingerprint alone."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +34,14 @@ class StageInputs:
     """What one stage reads, layer by layer.
 
     `tensors[layer][name]` is a float32 or int32 array [tokens, ...] or Blocks; `rows` int32 [tokens, 3] keys each token by
-    (pass, position, accepted).
+    (pass, position, accepted). `wrote[layer][name]` is the `Fingerprint` of what the reference path wrote of the stage.
     """
 
     stage: str
     tokens: np.ndarray
     rows: np.ndarray
     tensors: Mapping[int, Mapping[str, np.ndarray | Blocks]]
+    wrote: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -60,6 +65,22 @@ def slice_rows(value: np.ndarray | Blocks, rows: slice) -> np.ndarray | Blocks:
     return value[rows]
 
 
+class Fingerprint:
+    """The sha256 of every part of a tensor, from row chunks however they are cut."""
+
+    def __init__(self) -> None:
+        self._digests: dict[int, Any] = {}
+
+    def add(self, piece: np.ndarray | Blocks) -> Fingerprint:
+        for at, part in enumerate((piece.codes, piece.d, piece.s) if isinstance(piece, Blocks) else (piece,)):
+            if part is not None:
+                self._digests.setdefault(at, hashlib.sha256()).update(np.ascontiguousarray(part))
+        return self
+
+    def text(self) -> str:
+        return " ".join(digest.hexdigest() for digest in self._digests.values())
+
+
 def capture(
     model: Model,
     tokens: np.ndarray,
@@ -72,24 +93,32 @@ def capture(
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     engine: Engine | None = None,
+    outputs: bool = False,
 ) -> StageInputs:
     """Run the reference path over `tokens` (int32 [n]) and keep what `stage` ('D', 'A' or 'U') reads.
 
     Only `layers` (default: all of the main model) and the token positions in `rows` are kept.  `progress(done, total)` counts
-    tokens.  `engine` runs it instead of one made here (a layer split).  Raises InputError for a bad model; KeyError for an unknown
-    stage.
+    tokens.  `engine` runs it instead of one made here (a layer split).  `outputs` fingerprints what the stage writes too.  Raises
+    InputError for a bad model; KeyError for an unknown stage.
     """
-    wanted = READS[stage]
+    wanted, written = READS[stage], WRITES[stage] if outputs else ()
     keep = set(range(model.config.layers)) if layers is None else set(layers)
     pieces: dict[int, dict[str, list]] = {layer: {name: [] for name in wanted} for layer in sorted(keep)}
+    prints: dict[int, dict[str, Fingerprint]] = {layer: {name: Fingerprint() for name in written} for layer in sorted(keep)}
+    first, last, _ = rows.indices(len(tokens))
 
     def tap(layer, name, pos0, value):
-        if name in wanted and layer in keep:
+        if layer not in keep:
+            return
+        if name in wanted:
             pieces[layer][name].append(value)
+        elif name in written:
+            prints[layer][name].add(slice_rows(value, slice(max(0, first - pos0), max(0, last - pos0))))
 
     engine = engine or Engine(model, kernels=kernels, variants=dict(reference), threads=threads)
-    engine.prefill(tokens, tap=tap, names=frozenset(wanted), progress=progress)
+    engine.prefill(tokens, tap=tap, names=frozenset((*wanted, *written)), progress=progress)
     tensors = {layer: {n: slice_rows(join(p), rows) for n, p in named.items()} for layer, named in pieces.items()}
     position = np.arange(len(tokens), dtype=np.int32)[rows]
     keys = np.stack([np.zeros_like(position), position, np.ones_like(position)], axis=1)
-    return StageInputs(stage, tokens, keys, tensors)
+    wrote = {layer: {name: found.text() for name, found in named.items()} for layer, named in prints.items()}
+    return StageInputs(stage, tokens, keys, tensors, wrote)

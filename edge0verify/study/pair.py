@@ -19,11 +19,16 @@ from edge0verify.study.environment import environment
 from edge0verify.study.evidence import Scene, evidence
 from edge0verify.study.on_device import CPU, Refused, close_kernels, describe_kernels, open_kernels, settled
 from edge0verify.study.replay import PARTS, StageOutput, replay
+from edge0verify.study.suspect import doubts
 from edge0verify.variants.kernels import Kernels
 from edge0verify.variants.registry import Variant, find
 
 Progress = Callable[[str, int, int], None]
 KernelsFor = Callable[[str, int | str], Kernels]
+REFERENCE = "mmvq"
+"""The variant of the reference path, whose inputs both sides are replayed on."""
+MOST_DOUBTS = 6
+"""Sentences about a suspect reference that are written out."""
 Observe = Callable[[Evidence, list[LayerResult]], None]
 
 
@@ -112,10 +117,12 @@ def _compare(
         threads=request.threads,
         progress=lambda done, total: report("reference pass", done, total),
         engine=engine,
+        outputs=REFERENCE not in names,
     )
     counts: tuple[dict[str, int], dict[str, int]] = ({}, {})
     choices: list[tuple] = [(), ()]
     results: list[LayerResult] = []
+    suspect: list[str] = []
     for at, layer in enumerate(inputs.layers):
         report("comparing", at, len(inputs.layers))
         outputs: list[StageOutput] = []
@@ -129,7 +136,10 @@ def _compare(
                 error.add_note(f"{'ab'[side]}: {labels(request, names)[side]}, layer {layer}")
                 raise
             choices[side] = outputs[-1].choices
-        results.extend(judge_layer(request, names, layer, inputs, outputs, observe))
+        scene = _scene(request, names, layer, inputs, outputs)
+        if REFERENCE not in names:
+            suspect += doubts(scene, request.stage, REFERENCE, inputs, own)
+        results.extend(_judge_layer(request, scene, observe))
     report("comparing", len(inputs.layers), len(inputs.layers))
     engaged = [engagement(name, c, n) for name, c, n in zip(names, choices, counts)]
     shown = labels(request, names)
@@ -140,7 +150,8 @@ def _compare(
         b=shown[1],
         engaged_a=engaged[0],
         engaged_b=engaged[1],
-        reference="mmvq",
+        reference=REFERENCE,
+        suspect=_first(suspect),
         policy=request.policy,
         model=describe_model(request.model),
         prompt=describe_prompt(request.prompt, request.tokens),
@@ -173,7 +184,7 @@ def refused(request: Request, names: tuple[str, str], own: Kernels, here: dict[s
     shown = labels(request, names)
     sides = [Engagement(asked=name, launches=None) for name in shown]
     return replace(
-        judge([], stage=request.stage, a=shown[0], b=shown[1], engaged_a=sides[0], engaged_b=sides[1], reference="mmvq",
+        judge([], stage=request.stage, a=shown[0], b=shown[1], engaged_a=sides[0], engaged_b=sides[1], reference=REFERENCE,
               policy=request.policy, model=describe_model(request.model), prompt=describe_prompt(request.prompt, request.tokens),
               environment=_environment(request, own, here)),
         status=status,
@@ -190,16 +201,8 @@ def _environment(request: Request, own: Kernels, here: dict[str, Kernels]) -> di
     return {**found, "device": ", ".join(dict.fromkeys(request.devices)), "devices": sides, "device_binaries": binaries}
 
 
-def judge_layer(
-    request: Request,
-    names: tuple[str, str],
-    layer: int,
-    inputs: StageInputs,
-    outputs: list[StageOutput],
-    observe: Observe | None = None,
-) -> Iterator[LayerResult]:
-    """The entries of one layer."""
-    scene = Scene(
+def _scene(request: Request, names: tuple[str, str], layer: int, inputs: StageInputs, outputs: list[StageOutput]) -> Scene:
+    return Scene(
         model=request.model,
         layer=layer,
         inputs=inputs.tensors[layer],
@@ -209,11 +212,21 @@ def judge_layer(
         rows=inputs.rows,
         threads=request.threads,
     )
+
+
+def _judge_layer(request: Request, scene: Scene, observe: Observe | None) -> Iterator[LayerResult]:
+    """The entries of one layer."""
     for item in evidence(request.stage, scene):
         results = compare(item, policy=request.policy, threads=request.threads)
         if observe is not None:
             observe(item, results)
         yield from results
+
+
+def _first(reasons: list[str]) -> list[str]:
+    """A few of many sentences about the reference, and how many there are."""
+    left = len(reasons) - MOST_DOUBTS
+    return reasons if left <= 0 else [*reasons[:MOST_DOUBTS], f"and {left} more doubts about the reference"]
 
 
 def engagement(asked: str, choices: tuple, launches: dict[str, int]) -> Engagement:

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from edge0verify import model as models
+from edge0verify.engine import Engine
 from edge0verify.study import pair
 from edge0verify.study.pair import Request, compare_variants
+from edge0verify.study.suspect import sample
 from edge0verify.variants import _mutants, registry
 from edge0verify.variants.kernels import DOut, Kernels
 
@@ -140,6 +142,52 @@ class TestNotEngaged:
         )
         assert verdict.status == "FAIL"
         assert verdict.engaged["b"] is False
+
+
+class TestSuspectReference:
+    """The reference path is neither a nor b, and something is wrong with it."""
+
+    @pytest.fixture
+    def faulty(self):
+        _mutants.set_fault("next-block-scale")
+        yield Kernels(native=_mutants, threads=2)
+        _mutants.set_fault(None)
+
+    @pytest.mark.parametrize("stage", ["D", "A", "U"])
+    @pytest.mark.parametrize("b_too", [False, True], ids=["both right", "b wrong too"])
+    def test_that_breaks_its_own_contract_proves_nothing(self, model, prose, faulty, monkeypatch, stage, b_too) -> None:
+        own = Kernels(threads=2)
+        monkeypatch.setattr(pair, "Kernels", lambda **more: faulty)
+        verdict = compare_variants(
+            request_of(model, prose[:48], stage, "ref", "w11", layers=(1, 2)),
+            kernels_for=lambda side, layer: faulty if b_too and side == "b" else own,
+        )
+        assert (verdict.status, verdict.exit_code) == ("INCONCLUSIVE", 3)
+        assert "layer 1" in verdict.reasons[0] and "the reference is suspect, it does not keep its own contract" in verdict.reasons[0]
+        assert any(r.status == "FAIL" for r in verdict.layers) == b_too
+        assert any("b does not conform" in reason for reason in verdict.reasons) == b_too
+
+    def test_that_gives_other_bits_the_second_time_proves_nothing(self, model, prose, faulty) -> None:
+        engine, own = Engine(model, kernels=faulty, threads=2), Kernels(threads=2)
+        verdict = compare_variants(request_of(model, prose[:48], "A", "ref", "w11", rows=slice(5, 40)),
+                                   kernels_for=lambda side, layer: own, engine=engine)
+        assert verdict.exit_code == 3
+        assert "layer 0 a-yl: the reference is suspect, its pass wrote other bits" in verdict.reasons[0]
+
+    @pytest.mark.parametrize("names", [("ref", "mmvq"), ("mmvq", "mmvq")])
+    def test_that_is_one_of_the_two_is_judged_as_such(self, model, prose, faulty, monkeypatch, names) -> None:
+        monkeypatch.setattr(pair, "Kernels", lambda **more: faulty)
+        assert compare_variants(request_of(model, prose[:48], "D", *names, layers=(0,))).status == "FAIL"
+
+    def test_a_right_one_is_not_suspect_however_its_pass_is_cut(self, model, prose) -> None:
+        engine = Engine(model, threads=2, chunk=31)
+        verdict = compare_variants(request_of(model, prose, "A", "ref", "mmq", rows=slice(7, 120)), engine=engine)
+        assert verdict.status == "PASS", verdict.reasons
+
+    def test_the_sample_holds_both_ends(self) -> None:
+        rows = sample(5268)
+        assert len(rows) == 512 == len(np.unique(rows)) and {0, 127, 5140, 5267} <= set(rows.tolist())
+        assert sample(40).tolist() == list(range(40))
 
 
 def test_rows_and_layers_narrow_what_is_judged(model, prose) -> None:
