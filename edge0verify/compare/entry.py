@@ -19,9 +19,14 @@ class Entry:
     columns: int
 
 
+def in_layer(layer: int | str) -> str:
+    """'layer 3', 'layer mtp'; of a kernel tested alone 'case one token'."""
+    return f"layer {layer}" if isinstance(layer, int) or layer in ("mtp", "head") else f"case {layer}"
+
+
 def where(evidence: Evidence, side: str | None = None) -> str:
     """The evidence's place, to begin an error line with."""
-    return f"layer {evidence.layer} {evidence.tensor}" + (f" side {side}" if side else "")
+    return f"{in_layer(evidence.layer)} {evidence.tensor}" + (f" side {side}" if side else "")
 
 
 def by_flag(evidence: Evidence, part: slice | np.ndarray) -> bool | np.ndarray:

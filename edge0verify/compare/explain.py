@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edge0verify.compare.causes import NUMBER
-from edge0verify.compare.entry import Entry
+from edge0verify.compare.entry import Entry, in_layer
 from edge0verify.numerics.blocks import BLOCK
 from edge0verify.records.verdict import Worst
 
@@ -87,7 +87,7 @@ def cause_sentence(
     n of total elements have the cause, those of rows on one side only among them, which `labels` does not hold.
     """
     mask = labels == NUMBER[cause]
-    text = f"layer {layer} {entry.name}: {n} of {total} {NOUN[entry.unit]} {cause}"
+    text = f"{in_layer(layer)} {entry.name}: {n} of {total} {NOUN[entry.unit]} {cause}"
     if side or note:
         text += f" ({': '.join(part for part in (side, note) if part)})"
     if mask.any():

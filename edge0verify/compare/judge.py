@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from edge0verify.compare.entry import in_layer
 from edge0verify.compare.ladder import widest_jump
 from edge0verify.compare.policy import DEFAULT, Policy
 from edge0verify.compare.top8 import hold
@@ -93,17 +94,33 @@ def judge(
 def _of(results: Sequence[LayerResult], status: str) -> list[str]:
     """The reasons of the entries of that status. One without a reason still gets a sentence."""
     reasons: list[str] = []
-    # What is no number comes first: no figure beside it means anything.
-    for result in sorted(results, key=lambda result: names.NONFINITE.name not in result.causes):
+    # What is no number, or was never written, comes first: no figure beside it means anything.
+    first = {names.NONFINITE.name, names.UNWRITTEN.name}
+    for result in sorted(results, key=lambda result: not first & set(result.causes)):
         if result.status == status:
-            reasons.extend(result.reasons or (f"layer {result.layer} {result.tensor}: {status}",))
+            reasons.extend(result.reasons or (f"{in_layer(result.layer)} {result.tensor}: {status}",))
     return reasons
 
 
 def _shortened(reasons: Sequence[str]) -> list[str]:
+    """At most `SHOWN` of them in their order, one of each tensor and cause before a second one of any."""
     if len(reasons) <= SHOWN:
         return list(reasons)
-    return [*reasons[:SHOWN], f"and {len(reasons) - SHOWN} more of this kind"]
+    seen: set[str] = set()
+    again = []
+    for reason in reasons:
+        kind = _kind(reason)
+        again.append(kind in seen)
+        seen.add(kind)
+    shown = sorted(sorted(range(len(reasons)), key=lambda i: again[i])[:SHOWN])
+    return [*(reasons[i] for i in shown), f"and {len(reasons) - SHOWN} more of this kind"]
+
+
+def _kind(reason: str) -> str:
+    """Tensor and cause of a reason that begins 'layer 3 d-xl: 7 of 96 values structured'; the reason itself of any other."""
+    head, colon, rest = reason.partition(": ")
+    cause = next((word.rstrip(",;") for word in rest.split() if word.rstrip(",;") in names.CAUSES), None)
+    return f"{head.split()[-1]} {cause}" if colon and cause else reason
 
 
 def hold_movement(verdict: Verdict, top8: dict[str, Any], policy: Policy) -> Verdict:

@@ -10,7 +10,7 @@ import numpy as np
 from edge0verify.compare import explain
 from edge0verify.compare.causes import biased
 from edge0verify.compare.causes.rest import Finding
-from edge0verify.compare.entry import Entry
+from edge0verify.compare.entry import Entry, in_layer
 from edge0verify.compare.metrics import Metrics
 from edge0verify.compare.policy import Limits, Policy, stage_of
 from edge0verify.records import causes as names
@@ -63,11 +63,11 @@ def decide(facts: Facts, policy: Policy) -> tuple[str, list[str]]:
             reasons.append(_sentence(cause, facts, answer))
     for side in _biased(facts, limits):
         outcomes.append(FAIL)
-        text = f"layer {evidence.layer} {name}: biased ({side.side} conforms and its error is systematic): {side.text}"
+        text = f"{in_layer(evidence.layer)} {name}: biased ({side.side} conforms and its error is systematic): {side.text}"
         reasons.append(text + "; " + " and ".join(_at_most(key, value) for key, value in side.limits.items()))
     if unmatched:
         outcomes.append(INCONCLUSIVE)
-        reasons.append(f"layer {evidence.layer} {name}: error, no rule of {policy.source or 'the policy'} matches this tensor")
+        reasons.append(f"{in_layer(evidence.layer)} {name}: error, no rule of {policy.source or 'the policy'} matches this tensor")
     return worst_status(o for o in outcomes if o != PASS) if set(outcomes) != {PASS} else PASS, reasons
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from edge0verify.numerics.blocks import Blocks
 
 KINDS = ("rows", "blocks", "ids")
+Misreadings = Callable[[np.ndarray], Iterable[tuple[str, np.ndarray]]]
+"""Of row numbers int [r]: (what is wrong with the operands, f64 [r, m] the rows that follow), mistake by mistake."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,9 @@ class Side:
     terms: Callable[[np.ndarray, int], np.ndarray] | None = None
     """terms(rows int [r], width) -> f64 [K/width, r, m], what each `width` values of the inner dimension add to t; asked only
     where something is wrong, to find a part of the sum that was left out or taken twice."""
+
+    misread: Misreadings | None = None
+    """What the side would hold had its kernel read the operands wrongly; asked only where nearly all of it is wrong."""
 
     def present(self, kind: str) -> bool:
         """Whether this side holds a result of that kind at all."""

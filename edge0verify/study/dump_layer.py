@@ -391,7 +391,9 @@ def _cut(own: Own, rows: np.ndarray) -> Own:
     cut = {name: take(value, rows) for name, value in held.items() if value is not None}
     if "rows" in cut and cut["rows"].dtype == np.float16:
         cut["rows"] = cut["rows"].astype(np.float32)
-    terms = own.side.terms
+    terms, misread = own.side.terms, own.side.misread
     if terms is not None:
         cut["terms"] = lambda chosen, width: terms(rows[chosen], width)
+    if misread is not None:
+        cut["misread"] = lambda chosen: misread(rows[chosen])
     return Own(replace(own.side, **cut), None if own.truth is None else take(own.truth, rows))

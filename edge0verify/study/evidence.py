@@ -18,6 +18,7 @@ from edge0verify.numerics.contracts import Contract, contract
 from edge0verify.numerics.quantise import quantise
 from edge0verify.records.evidence import Evidence, Side
 from edge0verify.study import bias, oracle
+from edge0verify.study.misread import misreadings
 from edge0verify.study.replay import StageOutput
 
 TOKEN_KEYS = ("pass", "position", "accepted")
@@ -91,16 +92,16 @@ def _product(scene: Scene, stage: str, source: np.ndarray, tensor, names: tuple[
     exact = [Side(blocks=o.get(operand), exact=q, store=c.operand) for (c, q, _, _), o in zip(sides, outputs)]
     yield Evidence(tensor=operand, kind="blocks", a=exact[0], b=exact[1], **common)
     truth = oracle.float_rows(tensor, source, threads=scene.threads)
-    parts = [oracle.block_terms(tensor, q) for _, q, _, _ in sides]
+    asked = [dict(terms=oracle.block_terms(tensor, q), misread=misreadings(tensor, q)) for _, q, _, _ in sides]
     written = [
-        Side(rows=o.get(rows), t=t, bound=b, bias=bias.rows_bias(c, tensor, q, o.get(rows), threads=scene.threads), terms=terms)
-        for (c, q, t, b), o, terms in zip(sides, outputs, parts)
+        Side(rows=o.get(rows), t=t, bound=b, bias=bias.rows_bias(c, tensor, q, o.get(rows), threads=scene.threads), **more)
+        for (c, q, t, b), o, more in zip(sides, outputs, asked)
     ]
     yield Evidence(tensor=rows, kind="rows", a=written[0], b=written[1], oracle=truth, **common)
     if stored is not None:
         kept = [
-            Side(rows=o.get(rows), blocks=o.get(stored), t=t, bound=b, store=c.store, terms=terms)
-            for (c, _, t, b), o, terms in zip(sides, outputs, parts)
+            Side(rows=o.get(rows), blocks=o.get(stored), t=t, bound=b, store=c.store, **more)
+            for (c, _, t, b), o, more in zip(sides, outputs, asked)
         ]
         yield Evidence(tensor=stored, kind="blocks", a=kept[0], b=kept[1], oracle=truth, **common)
 
@@ -149,8 +150,8 @@ def _gate_up(scene: Scene) -> Generator[Evidence, None, np.ndarray]:
         sides = []
         for f, o in zip(first, outputs):
             found = bias.rows_bias(f[0], weight, f[1], o.get(tensor), experts=experts, threads=threads)
-            terms = oracle.block_terms(weight, f[1], experts=experts)
-            sides.append(Side(rows=o.get(tensor), t=f[at], bound=f[at + 1], bias=found, terms=terms))
+            more = dict(terms=oracle.block_terms(weight, f[1], experts=experts), misread=misreadings(weight, f[1], experts=experts))
+            sides.append(Side(rows=o.get(tensor), t=f[at], bound=f[at + 1], bias=found, **more))
         yield Evidence(tensor=tensor, kind="rows", stage="A1", a=sides[0], b=sides[1], oracle=truth, **pairs)
     sides = []
     for (c, _, tg, bg, tp, bp), o in zip(first, outputs):
@@ -174,8 +175,8 @@ def _expert_down(scene: Scene, true_h: np.ndarray) -> Iterator[Evidence]:
         c = contract("A2", name)
         t, s = oracle.own_sums(c, down, o["a-h"], experts=experts, threads=threads)
         found = bias.rows_bias(c, down, o["a-h"], o.get("a-y"), experts=experts, threads=threads)
-        terms = oracle.block_terms(down, o["a-h"], experts=experts)
-        products.append(Side(rows=o.get("a-y"), t=t, bound=oracle.bound_of(c, down, s), bias=found, terms=terms))
+        more = dict(terms=oracle.block_terms(down, o["a-h"], experts=experts), misread=misreadings(down, o["a-h"], experts=experts))
+        products.append(Side(rows=o.get("a-y"), t=t, bound=oracle.bound_of(c, down, s), bias=found, **more))
         ty, by = oracle.expert_sum(c, down, t, s, weights, threads=threads)
         found = bias.expert_sum_bias(c, o.get("a-y"), weights, ids, o.get("a-yl"), threads=threads)
         sums.append(Side(rows=o.get("a-yl"), t=ty, bound=by, bias=found))

@@ -19,6 +19,7 @@ from edge0verify.numerics.contracts import Contract, contract
 from edge0verify.numerics.quantise import quantise
 from edge0verify.records.evidence import Side
 from edge0verify.study import bias, oracle
+from edge0verify.study.misread import misreadings
 
 EPS = 2.0**-24
 Value = np.ndarray | Blocks
@@ -123,8 +124,8 @@ class OwnLayer:
         weights = self.model.tensor("latent_down.weight" if stage == "D" else "latent_up.weight")
         operands = self._operands(stage)
         tested = self._bias(self._contract(stage), weights, operands, tensor)
-        terms = oracle.block_terms(weights, operands)
-        return Own(self._plain(tensor, t=found[0], bound=found[1], bias=tested, terms=terms), found[2])
+        asked = _asked(weights, operands)
+        return Own(self._plain(tensor, t=found[0], bound=found[1], bias=tested, **asked), found[2])
 
     def _bias(
         self, c: Contract, weights, operands: Blocks, tensor: str, experts: np.ndarray | None = None
@@ -140,8 +141,8 @@ class OwnLayer:
         more: dict[str, Any] = {} if c is None else {"store": c.store, "rows": self.tensors.get("d-xl")}
         if found is None:
             return Own(self._plain("d-xlq", **more))
-        terms = oracle.block_terms(self.model.tensor("latent_down.weight"), self._operands("D"))
-        return Own(self._plain("d-xlq", t=found[0], bound=found[1], terms=terms, **more), found[2])
+        more |= _asked(self.model.tensor("latent_down.weight"), self._operands("D"))
+        return Own(self._plain("d-xlq", t=found[0], bound=found[1], **more), found[2])
 
     def _sums(self, c: Contract, tensor, blocks: Blocks, experts: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         inputs = (blocks,) if experts is None else (blocks, experts)
@@ -189,8 +190,8 @@ class OwnLayer:
         weights = self.model.layer(self.layer, f"ffn_{part}_exps")
         operands = self._pair_operands()
         tested = self._bias(self._contract("A1"), weights, operands, f"a-{part}", self.experts)
-        terms = oracle.block_terms(weights, operands, experts=self.experts)
-        return Own(self._plain(f"a-{part}", t=found[0], bound=found[1], bias=tested, terms=terms), found[2])
+        asked = _asked(weights, operands, self.experts)
+        return Own(self._plain(f"a-{part}", t=found[0], bound=found[1], bias=tested, **asked), found[2])
 
     def _hidden_truth(self) -> np.ndarray | None:
         gate, up = self._half_truth("gate"), self._half_truth("up")
@@ -229,8 +230,8 @@ class OwnLayer:
             return Own(self._plain("a-y"))
         c, tensor, t, s = found
         tested = self._bias(c, tensor, self.tensors["a-h"], "a-y", self.experts)
-        terms = oracle.block_terms(tensor, self.tensors["a-h"], experts=self.experts)
-        return Own(self._plain("a-y", t=t, bound=oracle.bound_of(c, tensor, s), bias=tested, terms=terms), self._row_truth())
+        asked = _asked(tensor, self.tensors["a-h"], self.experts)
+        return Own(self._plain("a-y", t=t, bound=oracle.bound_of(c, tensor, s), bias=tested, **asked), self._row_truth())
 
     def _expert_sum(self) -> Own:
         found, weights = self._expert_sums(), self.tensors.get("route-weights")
@@ -298,6 +299,11 @@ class OwnLayer:
         border = float(np.float32(self.route.tail_skip))
         near = np.abs(e - border) <= 2 * border * reach
         return np.where(near, self.tensors["route-weights"] == 0, e < border)
+
+
+def _asked(tensor, blocks: Blocks, experts: np.ndarray | None = None) -> dict[str, Any]:
+    """What is asked of a product only where it is wrong."""
+    return {"terms": oracle.block_terms(tensor, blocks, experts=experts), "misread": misreadings(tensor, blocks, experts=experts)}
 
 
 def router_sums(weights: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,10 +1,11 @@
-"""What dumps bring beside their own values, so that a fault in one is named: the terms of its sums, rows of the layer before."""
+"""What dumps bring beside their own values, so that a fault in one is named: the terms of its sums, weights read wrongly."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from edge0verify.model import load_model
+from edge0verify.numerics.formats import decode
 from edge0verify.numerics.quantise import quantise
 from tests.cli.doctored import change, reasons, verdict
 
@@ -19,4 +20,19 @@ def test_a_part_of_a_sum_that_is_missing(plain, folder, capsys):
 
     code, found = verdict(capsys, plain, change(plain, folder / "split.h5", edit), "--stage", "U", "--layer", "3")
     assert code == 1
-    assert "structured (b does not conform: b: values 144..255 of 256 along K are missing from the sum), rows 8..15" in reasons(found)
+    assert "structured (b does not conform: b: values 144..255 of 256 along K are missing from the sum), rows 8" in reasons(found)
+
+
+def test_weights_that_were_read_wrongly(plain, folder, capsys):
+    """U's scales of the next block all over."""
+    tensor = load_model().tensor("latent_up.weight")
+    blocks = tensor.raw.reshape(len(tensor.raw), -1, 34).copy()
+    blocks[..., :2] = np.roll(blocks[..., :2], -1, axis=1)
+    w = decode("Q8_0", blocks.reshape(tensor.raw.shape)).astype(np.float64)
+
+    def edit(f):
+        f["layers/003/u"][...] = (quantise("mmvq", f["layers/003/a-yl"][...]).values() @ w.T).astype(np.float32)
+
+    code, found = verdict(capsys, plain, change(plain, folder / "misread.h5", edit), "--stage", "U", "--layer", "3")
+    assert code == 1 and "b: the weights' scales are those of the next block (relative L2 error" in reasons(found)
+    assert "where quantising the activations makes 0.00" in reasons(found)

@@ -1,5 +1,6 @@
 """From entries to a verdict: who outranks whom, and what the reasons say."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -145,6 +146,23 @@ class TestReport:
         found = verdict([entry("FAIL", layer=i) for i in range(40)])
         assert len(found.reasons) == 13
         assert found.reasons[-1] == "and 28 more of this kind"
+
+    def test_every_tensor_and_cause_is_among_those_listed(self):
+        def said(layer, tensor, cause):
+            reason = f"layer {layer} {tensor}: 7 of 10 values {cause} (b does not conform), row 1"
+            return entry("FAIL", layer=layer, tensor=tensor, reasons=(reason,))
+
+        results = [said(i, "d-xl", "structured") for i in range(30)]
+        results += [said(30, "d-xl", "stale"), said(31, "d-xlq", "unexplained"), said(32, "d-xl", "structured")]
+        listed = verdict(results).reasons
+        assert len(listed) == 13 and listed[-1] == "and 21 more of this kind"
+        assert [text.split(":")[0] for text in listed[:10]] == [f"layer {i} d-xl" for i in range(10)]
+        assert "stale" in listed[10] and "unexplained" in listed[11]
+
+    def test_what_was_not_written_is_said_before_what_was_made_of_it(self):
+        wrong = [entry("FAIL", layer=2), replace(entry("FAIL", tensor="d-xl", layer=4), causes={"unwritten": 10}),
+                 replace(entry("FAIL", tensor="d-xlq.s", layer=4), causes={"nonfinite": 10})]
+        assert [text.split(":")[0] for text in verdict(wrong).reasons] == ["layer 4 d-xl", "layer 4 d-xlq.s", "layer 2 d-xlq"]
 
     def test_totals_add_up(self):
         totals = verdict([entry(), entry("FAIL", equal=0)]).totals

@@ -53,6 +53,7 @@ WRONG = {
     "values are 2 times what they should be": lambda: rows(put(lambda y: y * 2)),
     "rows are written 72 columns apart and read 64 apart": lambda: rows(wider(8)),
     "rows are written 56 columns apart and read 64 apart": lambda: rows(nearer(8)),
+    "rows and columns are exchanged": lambda: rows(put(lambda y: np.ascontiguousarray(y.T).reshape(y.shape))),
     "scales are the reciprocal of what they should be": lambda: blocks_pair(
         blocks_side("mmvq"), edited(blocks_side("w11"), d=put(lambda d: 1 / d.astype(np.float32)))
     ),

@@ -1,10 +1,11 @@
-"""Elements that are all wrong in one way: the other sign, the reciprocal, a constant factor, or rows at another distance."""
+"""Elements that are all wrong in one way: the other sign, the reciprocal, a constant factor, rows at another distance, rows and
+columns exchanged, or what follows from weights that are read wrongly."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from edge0verify.compare.causes.moved_blocks import FITS, expected
+from edge0verify.compare.causes.moved_blocks import FITS, SAMPLED, expected
 from edge0verify.compare.causes.rest import Rest
 from edge0verify.compare.elements import Mask
 
@@ -19,9 +20,10 @@ def find(rest: Rest, name: str) -> tuple[str, Mask] | None:
     broken = rest.broken(name)
     if np.count_nonzero(broken) < max(FEWEST, SHARE * broken.size):
         return None
-    stride = _stride(rest, name, broken)
-    if stride is not None:
-        return stride, broken
+    for whole in (_stride, _exchanged, _misread):
+        text = whole(rest, name, broken)
+        if text is not None:
+            return text, broken
     sampled = expected(rest, name, broken)
     if sampled is None:
         return None
@@ -62,6 +64,53 @@ def _stride(rest: Rest, name: str, broken: Mask) -> str | None:
         if _shifted(found, t, bound, 1, gap) and _shifted(found, t, bound, 2, gap) and _whole(found, t, bound, gap):
             return f"rows are written {m + gap} columns apart and read {m} apart"
     return None
+
+
+def _exchanged(rest: Rest, name: str, broken: Mask) -> str | None:
+    """Written [columns, rows] and read [rows, columns]."""
+    side = rest.side(name)
+    if rest.unit != "row" or side.t is None or side.bound is None or min(broken.shape) < 2:
+        return None
+    n, m = broken.shape
+    rows = _sampled(np.arange(n))
+    held = side.rows.reshape(m, n)[:, rows].T
+    fits = np.abs(held - side.t[rows]) <= side.bound[rows]
+    return "rows and columns are exchanged" if fits.mean() >= FITS else None
+
+
+def _misread(rest: Rest, name: str, broken: Mask) -> str | None:
+    """The mistake in the weights that these rows follow from, with the error it makes beside what the operands lose anyway."""
+    side = rest.side(name)
+    if side.misread is None or side.rows is None or side.t is None or side.bound is None or rest.unit not in ("row", "code"):
+        return None
+    rows = _sampled(np.flatnonzero(broken.any(axis=1)))
+    found, t = side.rows[rows].astype(np.float64), side.t[rows]
+    # The bound belongs to other terms than those that were added, which may be larger by far.
+    reach = 4 * np.maximum(side.bound[rows], np.median(side.bound[rows]))
+    for text, made in side.misread(rows):
+        known = np.isfinite(made)
+        made = np.where(known, made, 0)
+        near = reach + 2.0**-20 * np.sqrt(np.mean(np.square(made)))
+        if known.mean() > 0.5 and (np.abs(found - made) <= near)[known].mean() >= FITS:
+            return text + _beside(rest, name, rows, found, t)
+    return None
+
+
+def _beside(rest: Rest, name: str, rows: np.ndarray, found: np.ndarray, t: np.ndarray) -> str:
+    size = float(np.linalg.norm(t))
+    if not size:
+        return ""
+    text = f" (relative L2 error {float(np.linalg.norm(found - t)) / size:.2g}"
+    item = rest.evidence
+    of_side = item.oracle_a if name == "a" else item.oracle_b
+    oracle = item.oracle if of_side is None else of_side
+    if oracle is not None:
+        text += f", where quantising the activations makes {float(np.linalg.norm(t - oracle[rows])) / size:.2g}"
+    return text + ")"
+
+
+def _sampled(rows: np.ndarray) -> np.ndarray:
+    return rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), SAMPLED)).astype(np.int64))]
 
 
 def _shifted(found: np.ndarray, t: np.ndarray, bound: np.ndarray, row: int, gap: int) -> bool:

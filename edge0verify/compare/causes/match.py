@@ -150,7 +150,8 @@ def keeps_row_of(rest: Rest, name: str, rows: np.ndarray, origin: np.ndarray) ->
     judged = comparators.find(other.kind).elements(other, slice(None)).get(rest.entry.name)
     if judged is None or judged.a.keeps is None:
         return np.zeros((len(rows), rest.entry.columns), bool)
-    return judged.a.keeps
+    # A row whose bound cannot tell is kept by anything.
+    return judged.a.keeps if judged.a.loose is None else judged.a.keeps & ~judged.a.loose
 
 
 def by_oracle(rest: Rest, name: str) -> np.ndarray:
