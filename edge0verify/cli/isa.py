@@ -17,7 +17,7 @@ EXIT_WORSE, EXIT_NOTHING = 1, 3
 @click.option("--diff", "other", type=click.Path(path_type=Path), metavar="OTHER", help="An earlier build of the same kernels.")
 @click.option("--json", "json_to", metavar="FILE|-", help="Write the result as JSON to a file, or to standard output.")
 def command(file, other, json_to) -> int:
-    """Read an AMD code object or a cubin: registers, memory, spills, and what stands in each kernel's largest loop.
+    """Read an AMD code object or a cubin: registers, memory, spills, and what stands in each kernel's hot loop.
 
     Registers and memory come from the file itself. Loops come from llvm-objdump, nvdisasm or cuobjdump where one is here; what
     could not be extracted is said. With --diff, FILE is held against OTHER: more registers, shared memory, scratch or spills, more

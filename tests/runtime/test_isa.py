@@ -15,7 +15,7 @@ from edge0verify.runtime.gfx11emu import FLAGS, find_clang
 from edge0verify.runtime.isa import nvidia, tools
 from edge0verify.runtime.isa.diff import diff
 from edge0verify.runtime.isa.elf import EM_AMDGPU
-from edge0verify.runtime.isa.loops import amd_kind, hot_loop, largest_body, sass_kind
+from edge0verify.runtime.isa.loops import amd_kind, hot_body, hot_loop, sass_kind
 from edge0verify.runtime.isa.msgpack import unpack
 from edge0verify.runtime.isa.read import BUNDLE, read_isa
 from edge0verify.runtime.isa.types import Instruction
@@ -108,14 +108,20 @@ def lines(*pairs):
     return [Instruction(address=i, name=name, target=target) for i, (name, target) in enumerate(pairs)]
 
 
-def test_the_largest_body_of_a_backward_branch():
+def test_the_longest_body_of_a_backward_branch():
     code = lines(("a", None), ("b", None), ("br", 1), ("c", None), ("br", 0), ("d", None), ("br", 8), ("e", None), ("br", 8))
-    assert [c.name for c in largest_body(code)] == ["a", "b", "br", "c", "br"]
+    assert [c.name for c in hot_body(code, amd_kind)] == ["a", "b", "br", "c", "br"]
+
+
+def test_a_longer_loop_that_multiplies_nothing_is_not_the_hot_one():
+    stage = [("ds_store_b32", None)] * 9 + [("s_cbranch_scc1", 0)]
+    code = lines(*stage, ("v_wmma_i32_16x16x16_iu8", None), ("s_cbranch_scc1", 10))
+    assert [c.name for c in hot_body(code, amd_kind)] == ["v_wmma_i32_16x16x16_iu8", "s_cbranch_scc1"]
 
 
 def test_a_branch_to_itself_or_forward_is_no_loop():
-    assert largest_body(lines(("a", None), ("br", 2), ("br", 2))) is None
-    assert largest_body([]) is None
+    assert hot_body(lines(("a", None), ("br", 2), ("br", 2)), amd_kind) is None
+    assert hot_body([], amd_kind) is None
 
 
 @pytest.mark.parametrize(

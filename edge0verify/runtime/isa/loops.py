@@ -1,4 +1,4 @@
-"""The hot loop of a kernel: the largest body of a backward branch, and what stands in it."""
+"""The hot loop of a kernel: the body of a backward branch with most matrix steps, and what stands in it."""
 
 from __future__ import annotations
 
@@ -10,26 +10,29 @@ KINDS = ("matrix", "dot", "valu", "scalar", "loads", "stores", "waits", "other")
 Classify = Callable[[str], str]
 
 
-def largest_body(code: Sequence[Instruction]) -> Sequence[Instruction] | None:
-    """From the target of a backward branch to the branch, the one with most instructions; None without a loop.
+def hot_body(code: Sequence[Instruction], classify: Classify) -> Sequence[Instruction] | None:
+    """From the target of a backward branch to the branch: the one with most matrix steps, then dots, then instructions; or None.
 
-    A branch to itself, as stands behind a kernel's end, is none.
+    A loop that only stages operands can be longer than the one that multiplies. A branch to itself, as stands behind a
+    kernel's end, is no loop.
     """
     at = {instruction.address: i for i, instruction in enumerate(code)}
-    bodies = [
-        (i - at[c.target] + 1, at[c.target], i)
-        for i, c in enumerate(code)
-        if c.target is not None and c.target in at and at[c.target] < i
-    ]
+    kinds = [classify(c.name) for c in code]
+    bodies = []
+    for i, c in enumerate(code):
+        first = at.get(c.target) if c.target is not None else None
+        if first is not None and first < i:
+            body = kinds[first : i + 1]
+            bodies.append((body.count("matrix"), body.count("dot"), len(body), first, i))
     if not bodies:
         return None
-    _, first, last = max(bodies)
+    *_, first, last = max(bodies)
     return code[first : last + 1]
 
 
 def hot_loop(code: Sequence[Instruction], classify: Classify) -> Loop | None:
-    """The largest loop with its instructions counted by kind."""
-    body = largest_body(code)
+    """That loop with its instructions counted by kind."""
+    body = hot_body(code, classify)
     if body is None:
         return None
     counts = dict.fromkeys(KINDS, 0)

@@ -61,7 +61,7 @@ class KernelIsa:
     """Loads and stores of private memory in the code."""
     code_bytes: int | None = None
     loop: Loop | None = None
-    """The largest body of a backward branch."""
+    """The body of a backward branch with most matrix steps, then dots, then instructions."""
 
     @property
     def told(self) -> bool:
