@@ -31,7 +31,7 @@ FOR_VARIANTS = ("questions", "prompt", "prompt_file", "cascade", "split", "devic
 @click.option("--questions", type=click.IntRange(0), default=0, help="Of two sets of flags: also put this many questions to both.")
 @click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="TOML rules: limits by stage, tensor, layer.")
 @click.option("--png", "png_to", type=click.Path(path_type=Path), metavar="DIR", help="Also draw heat maps and a ladder of layers.")
-@click.option("--html", "html_to", type=click.Path(path_type=Path), metavar="FILE", help="Also write the report as one HTML file.")
+@click.option("--html", "html_to", metavar="FILE", help="Also write the report as one HTML file.")
 @click.option("--grids", "keep_grids", is_flag=True, help="Keep in the JSON what heat maps are drawn from, for edge0verify report.")
 @options.split_options
 @options.device_option("both variants")
@@ -79,6 +79,8 @@ def command(
     policy = DEFAULT if policy_file is None else load_policy(policy_file)
     if keep_grids and json_to is None:
         raise click.UsageError("--grids: expected with --json, which holds them")
+    if html_to is not None:
+        options.check_target(html_to)
     pictures = Grids() if png_to is not None or html_to is not None or keep_grids else None
     observe = None if pictures is None else pictures.add
     if dumps:
@@ -134,9 +136,9 @@ def _devices(device, device_a, device_b, split, cascade) -> tuple[str, str]:
 
 
 def _page(verdict, grids, path) -> None:
-    from edge0verify.report.html import verdict_html, write_html
+    from edge0verify.report.html import verdict_html
 
-    write_html(path, verdict_html(verdict, grids))
+    options.write_text(path, verdict_html(verdict, grids))
 
 
 def _kept(verdict, grids):

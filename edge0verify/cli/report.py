@@ -31,13 +31,13 @@ def command(source, output, nights, layer) -> int:
     \b
     Exit code: 0 the page was written, whatever the verdict; 2 input error.
     """
-    from edge0verify.report.html import report, write_html
+    from edge0verify.report.html import report
 
+    if output != "-":
+        options.check_target(output)
     layers = options.read_dump_layers(layer)
     text = report(source, nights=nights, chosen=None if layers is None else lambda number: number in layers)
-    if output == "-":
-        click.echo(text.encode(), nl=False)
-    else:
-        write_html(Path(output), text)
-        click.echo(f"{output}: {len(text.encode()) / 1e6:.2f} MB", err=True)
+    options.write_text(output, text)
+    if output != "-":
+        click.echo(f"{output}: {len(text) / 1e6:.2f} MB", err=True)
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -79,17 +78,6 @@ def nightly_html(path: Path) -> str:
     return _page(status, title, summary, body)
 
 
-def write_html(path: Path, text: str) -> None:
-    """Write the whole file or nothing. InputError where it cannot be written."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(text.encode())
-        os.replace(partial, path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise InputError(f"{path}: expected a file that can be written, found: {error.strerror}") from None
-
-
 def _page(status: str, title: str, summary: Html, body: Sequence[Html]) -> str:
     made = [part for part in body if part]
     head = [
@@ -119,7 +107,9 @@ def _page(status: str, title: str, summary: Html, body: Sequence[Html]) -> str:
             tag("footer", tag("p", f"Made by edge0verify {__version__}. Nothing here was loaded from elsewhere.")),
         ),
     ]
-    return f"<!DOCTYPE html>\n{tag('html', *page, lang='en')}\n"
+    text = f"<!DOCTYPE html>\n{tag('html', *page, lang='en')}\n"
+    # ASCII alone, so that it reads the same however it is written, served or mailed.
+    return text.encode("ascii", "xmlcharrefreplace").decode()
 
 
 def _heading(part: Html) -> tuple[str, Html]:

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 from edge0verify.cli.main import run
-from edge0verify.records.errors import InputError
 from edge0verify.records.status import FAIL, INCONCLUSIVE, PASS
 from edge0verify.records.verdict import Verdict
-from edge0verify.report import html as pages_of
-from edge0verify.report.html import report, verdict_html, write_html
+from edge0verify.report.html import report, verdict_html
 from edge0verify.report.html_style import DARK, LIGHT
 from edge0verify.report.html_svg import COLOURS
 from edge0verify.report.html_svg import FAULT as RED
@@ -256,17 +254,14 @@ class TestCommand:
         assert run(["report", str(self.verdict(tmp_path)), "-o", str(tmp_path / "no" / "r.html")]) == 2
         assert "expected a file that can be written" in capsys.readouterr().err
 
-    def test_an_interrupted_write_leaves_the_old_page(self, tmp_path, monkeypatch):
-        path = tmp_path / "r.html"
-        write_html(path, "old")
+    def test_a_target_that_cannot_be_written_is_refused_before_the_work(self, tmp_path, capsys):
+        arguments = ["compare", "--stage", "U", "--a", "mmq", "--b", "w11", "--prompt", "long"]
+        assert run([*arguments, "--html", str(tmp_path / "no" / "r.html")]) == 2
+        said = capsys.readouterr()
+        assert "expected a file that can be written" in said.err and not said.out
 
-        def fails(*_):
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr(pages_of.os, "replace", fails)
-        with pytest.raises(InputError, match="No space left"):
-            write_html(path, "new")
-        assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+    def test_the_page_is_ascii(self, tmp_path):
+        assert verdict_html(pages.verdict(PASS, (pages.entry(0, "d-xl"),), a="größer-漢字")).isascii()
 
     @pytest.mark.parametrize(
         ("change", "said"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge0verify.nightly.history import History
-from edge0verify.report.html import nightly_html, verdict_html, write_html
+from edge0verify.report.html import nightly_html, verdict_html
 from edge0verify.report.html_style import DARK, LIGHT
 from tests.report import chromium, pages
 from tests.report.test_html_nights import CELLS, add, failed, passed
@@ -55,7 +55,7 @@ def made(tmp_path_factory):
         "nights": nightly_html(folder / "h.db"),
     }
     for name, text in texts.items():
-        write_html(folder / f"{name}.html", text)
+        (folder / f"{name}.html").write_text(text)
     return {name: folder / f"{name}.html" for name in texts}
 
 
