@@ -42,7 +42,7 @@ def settled(error: Exception, who: str = "") -> tuple[str, str]:
     lead = f"{who}: " if who else ""
     if isinstance(error, DeviceError) and (error.code in FAULTS or error.name == "emulator error"):
         return FAIL, f"{lead}the kernel failed on the device: {error}"
-    return INCONCLUSIVE, f"{lead}{error}" if isinstance(error, Absent) else f"{lead}the device refused: {error}"
+    return INCONCLUSIVE, str(error) if isinstance(error, Absent) else f"{lead}the device refused: {error}"
 
 
 def device_info(kernels: Kernels) -> DeviceInfo:
