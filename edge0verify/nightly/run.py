@@ -127,11 +127,9 @@ def _end(config: Config, history: History, this: Run, folder: Path, *, resumed: 
 
 
 def _cell(config: Config, cell: Cell, this: Run, folder: Path, history: History) -> Result:
-    place = folder / re.sub(r"[^A-Za-z0-9._-]+", "-", cell.name)
-    place.mkdir(exist_ok=True)
+    place = _place(folder, cell.name)
     spec = {**cell.spec, "threads": config.threads, "commit": this.commit, "dirty": this.dirty, "keep": str(place)}
     told, out = place / "cell.json", place / "result.json"
-    out.unlink(missing_ok=True)
     told.write_text(json.dumps(spec, indent=1))
     argv = [sys.executable, "-m", "edge0verify.nightly.child", str(told), str(out)]
     ended = run_command(argv, env=environment(), cwd=config.path.parent, timeout_s=config.timeout_s, folder=place)
@@ -147,6 +145,17 @@ def _cell(config: Config, cell: Cell, this: Run, folder: Path, history: History)
             left.unlink()
         place.rmdir()
     return result
+
+
+def _place(folder: Path, cell: str) -> Path:
+    """A folder of its own for the cell; never one that a killed nightly's child may still be writing to."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", cell)
+    for n in range(1, 1 << 30):
+        place = folder / (name if n == 1 else f"{name}~{n}")
+        with contextlib.suppress(FileExistsError):
+            place.mkdir()
+            return place
+    raise AssertionError("unreachable")
 
 
 def _read(name: str, ended: Finished, out: Path) -> Result:

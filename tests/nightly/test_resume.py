@@ -20,8 +20,13 @@ ROOT = Path(__file__).parents[2]
 
 
 class TestKilledAndResumed:
-    COMMAND = ("import sys; from pathlib import Path; from edge0verify.nightly.config import load; from edge0verify.nightly.run import run; "
-               "sys.exit(run(load(Path(sys.argv[1])), commit='c' * 40, dirty=False).exit_code)")  # fmt: skip
+    COMMAND = """
+import sys
+from pathlib import Path
+from edge0verify.nightly.config import load
+from edge0verify.nightly.run import run
+sys.exit(run(load(Path(sys.argv[1])), commit='c' * 40, dirty=False).exit_code)
+"""
 
     def start(self, config):
         return subprocess.Popen([sys.executable, "-c", self.COMMAND, str(config.path)], cwd=ROOT, stdout=subprocess.DEVNULL)
