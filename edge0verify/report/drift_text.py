@@ -16,7 +16,8 @@ def drift_text(found: Any) -> str:
     if found.variant:
         title += f", variant {found.variant}"
     title += f", reference {found.reference}; prompts: {', '.join(p['name'] for p in found.prompts) or 'of the engine'}"
-    body = [] if not found.findings else {"variants": _variants, "runs": _runs, "threads": _runs, "batch": _batch, "context": _context}[found.over](found)
+    bodies = {"variants": _variants, "runs": _runs, "threads": _runs, "batch": _batch, "context": _context}
+    body = bodies[found.over](found) if found.findings else []       # an absent device leaves none
     closing = [f"verdict: {found.status}"]
     for reason in found.reasons:
         closing.extend(textwrap.wrap(reason, WIDTH - 4, initial_indent="  - ", subsequent_indent="    "))
