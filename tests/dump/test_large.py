@@ -5,12 +5,13 @@ import json
 from .test_writer import run
 
 CHILD = """
-import json, resource, sys, time
+import json, sys, time
 import numpy as np
 from edge0verify.dump.onepass import compare_datasets
 from edge0verify.dump.reader import open_dump
 from edge0verify.dump.writer import DumpWriter
 from tests.dump import samples
+from tests.memory import peak_kib
 rng = np.random.default_rng(1)
 x = rng.standard_normal((16384, 1024), dtype=np.float32)
 for name, shift in (("a", 0), ("b", 1)):
@@ -22,7 +23,7 @@ with open_dump(f"{sys.argv[1]}/a.h5") as a, open_dump(f"{sys.argv[1]}/b.h5") as 
     begin = time.perf_counter()
     found = compare_datasets(a.dataset(0, "u"), b.dataset(0, "u"))
     spent = time.perf_counter() - begin
-print(json.dumps([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, found.n, found.max_abs.value, spent]))
+print(json.dumps([peak_kib(), found.n, found.max_abs.value, spent]))
 """
 
 

@@ -337,19 +337,20 @@ def run(code, **options):
 class TestMemory:
     def test_a_long_stream_takes_bounded_memory(self, tmp_path):
         code = (
-            "import numpy as np, resource\n"
+            "import numpy as np\n"
             "from tests.dump import samples\n"
+            "from tests.memory import peak_kib\n"
             "from edge0verify.dump.writer import DumpWriter\n"
             "from edge0verify.dump.reader import open_dump\n"
             "x = np.zeros((4096, 1024), np.float32)\n"
-            "base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+            "base = peak_kib()\n"
             f"with DumpWriter({str(tmp_path / 'x.h5')!r}, manifest=samples.manifest()) as w:\n"
             "    for i in range(16):\n"
             "        x[:] = i\n"
             "        w.write(0, 'u', x)\n"
             f"with open_dump({str(tmp_path / 'x.h5')!r}) as dump:\n"
             "    assert dump.verify() == 1 << 28\n"
-            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base)\n"
+            "print(peak_kib() - base)\n"
         )
         out = run(code)
         assert out.returncode == 0, out.stderr

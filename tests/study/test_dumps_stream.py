@@ -73,16 +73,17 @@ def test_nan_on_one_side_fails_and_on_both_proves_nothing(tmp_path, monkeypatch)
 def test_memory_stays_bounded(tmp_path):
     """Two dumps of 256 MiB each, one tensor: far below what one of them takes."""
     code = f"""
-import numpy as np, resource
+import numpy as np
+from tests.memory import peak_kib
 from tests.study.test_dumps_stream import foreign_manifest, replace, DumpWriter, DumpRequest, compare_dumps
 for name in "ab":
     with DumpWriter({str(tmp_path)!r} + "/" + name + ".h5", manifest=replace(foreign_manifest(), time=name)) as made:
         for i in range(64):
             made.write(0, "a-yl", np.full((1024, 1024), i if name == "a" else i + i % 2, np.float32))
-base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+base = peak_kib()
 found = compare_dumps(DumpRequest(a={str(tmp_path)!r} + "/a.h5", b={str(tmp_path)!r} + "/b.h5", threads=2))
 assert found.layers[0].n == 1 << 26 and found.layers[0].causes == {{"equal": 1 << 25, "loose": 1 << 25}}, found.layers
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base)
+print(peak_kib() - base)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
