@@ -160,6 +160,13 @@ def _figures(verdict: Verdict) -> dict[str, float | None]:
     }
 
 
+def _who() -> dict[str, str]:
+    """Which binary answered: two commits that ran the same one are no two builds."""
+    from edge0verify.variants.kernels import Kernels, kernel_source_sha256
+
+    return {"binary_sha256": Kernels(threads=1).binary_sha256(), "kernels_sha256": kernel_source_sha256()}
+
+
 def main(argv: list[str]) -> int:
     spec = json.loads(Path(argv[0]).read_text())
     try:
@@ -171,6 +178,7 @@ def main(argv: list[str]) -> int:
 
         traceback.print_exc()
         found = {"status": INTERNAL, "exit_code": statuses.EXIT_INTERNAL, "reasons": [f"{type(wrong).__name__}: {wrong}"]}
+    found |= _who()
     partial = Path(argv[1] + ".partial")
     partial.write_text(json.dumps(found, allow_nan=False))
     os.replace(partial, argv[1])

@@ -1,4 +1,4 @@
-"""What a nightly leaves for people and dashboards: JSON lines, JUnit, a text, and HTML where the report can make it."""
+"""What a nightly leaves for people and dashboards: JSON lines, JUnit, a text, and a page with the trend over nights."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def write_outputs(night: Night, history: Path) -> list[Path]:
     """Write them into the nightly's folder; the files."""
+    from edge0verify.report.html import nightly_html  # it draws, which takes a second to import
     from edge0verify.report.nightly_text import night_text
 
     folder = night.folder
@@ -27,8 +28,7 @@ def write_outputs(night: Night, history: Path) -> list[Path]:
         _write(folder / "junit.xml", junit(night.results, night.missing)),
         _write(folder / "summary.txt", night_text(night) + "\n"),
     ]
-    page = _html(history)
-    return written if page is None else [*written, _write(folder / "report.html", page)]
+    return [*written, _write(folder / "report.html", nightly_html(history))]
 
 
 def junit(results: Sequence[Result], missing: Sequence[str] = ()) -> str:
@@ -69,14 +69,6 @@ def _text(value: str) -> str:
     return "".join(
         c if c in "\t\n\r" or 0x20 <= ord(c) <= 0xD7FF or 0xE000 <= ord(c) <= 0xFFFD or ord(c) > 0xFFFF else "?" for c in value
     )
-
-
-def _html(history: Path) -> str | None:
-    try:
-        from edge0verify.report.html import nightly_html
-    except ImportError:
-        return None
-    return nightly_html(history)
 
 
 def _write(path: Path, text: str) -> Path:

@@ -20,7 +20,8 @@ class TestExits:
         assert (night.status, night.exit_code) == ("PASS", 0)
         assert [r.status for r in night.results] == ["PASS", "PASS"]
         assert night.results[0].golden and night.results[1].metrics["compared"] > 1000
-        assert sorted(p.name for p in night.folder.iterdir() if p.suffix != ".html") == ["cells.jsonl", "junit.xml", "summary.txt"]
+        assert sorted(p.name for p in night.folder.iterdir()) == ["cells.jsonl", "junit.xml", "report.html", "summary.txt"]
+        assert "golden/right/cpu" in (night.folder / "report.html").read_text()
         lines = [json.loads(line) for line in (night.folder / "cells.jsonl").read_text().splitlines()]
         assert [line["cell"] for line in lines] == ["golden/right/cpu", "pair/embedded/list/D/mmvq:w11/cpu"]
         root = ElementTree.parse(night.folder / "junit.xml").getroot()
