@@ -345,7 +345,8 @@ def _rules(policy: str | None, limits: tuple[str | None, str | None], before):
     for name, text in zip(("top8", "l2"), limits):
         if text is not None:
             try:
-                before = replace(before, **{name: None if text == "none" else float(text)})
+                limit = None if text == "none" else float(text)
             except ValueError:
                 raise InputError(f"--drift-{name} {text}: expected a number or none") from None
+            before = replace(before, **{name: limit})
     return before
