@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from edge0verify.probe.triage.events import Event
 
 SYMPTOMS = (
-    "time-out", "illegal access", "fault by node", "killed", "crashed", "capture error", "unresolved symbol",
-    "no code for the card", "fallback", "device memory gone", "host memory gone", "memory gone",
+    "time-out", "illegal access", "fault by node", "bad address", "launch failure", "device hang", "device error", "killed",
+    "told to end", "out of memory kill", "crashed", "capture error", "unresolved symbol", "no code for the card", "fallback",
+    "device memory gone", "host memory gone", "memory gone",
 )  # fmt: skip
 
 
@@ -46,6 +47,9 @@ class Case:
     stacks: list[Event]
     has_kernel: bool
     devices: int
+    """How many take part; 0 where nothing says."""
+    pids: frozenset[int] = frozenset()
+    """Processes that the engine's log names."""
     borders: frozenset[int | str] = field(default_factory=frozenset)
     """Layers that are the first of their device, those after a hand-off."""
 
@@ -97,7 +101,8 @@ def peer_read(case: Case, w: Weighing) -> None:
     faults, late = case.of("illegal access", "fault by node"), case.of("time-out")
     seen = case.of("page fault", "fault address", "sq_intr")
     if not w.speaks("a kernel touched an address that its device may not", faults, 2):
-        if not w.speaks("a wait that never ends: a device that faulted answers nobody", late, 1):
+        failed = w.speaks("a kernel ended with an error, as one does that touches what it may not", case.of("launch failure"), 1)
+        if not failed and not w.speaks("a wait that never ends: a device that faulted answers nobody", late, 1):
             return
         w.lacks("the kernel's log names no fault", case.has_kernel and not seen, 1)
     w.speaks(
@@ -113,10 +118,13 @@ def peer_read(case: Case, w: Weighing) -> None:
 
 
 def stray_address(case: Case, w: Weighing) -> None:
-    faults = case.of("illegal access", "fault by node")
-    if not w.speaks("a kernel touched an address that its device may not", faults, 2):
+    found = w.speaks("a kernel touched an address that its device may not", case.of("illegal access", "fault by node"), 2)
+    found = w.speaks("the address itself is wrong: misaligned, or outside all memory", case.of("bad address"), 4) or found
+    found = w.speaks("a kernel ended with an error of its own", case.of("launch failure"), 2) or found
+    if not found:
         return
     w.speaks("the kernel's log names a page fault", case.of("page fault", "fault address"), 1)
+    w.speaks("the kernel's log names an exception inside a kernel", case.of("kernel exception"), 2)
     w.denies("peer access is off while several devices take part", case.of("peer off") if case.devices != 1 else [], 2)
     w.denies("user pages were taken away at that time", case.of("pages evicted"), 2)
     if case.borders and case.layers & case.borders:
@@ -128,6 +136,7 @@ def lost_flag(case: Case, w: Weighing) -> None:
     late = case.of("time-out")
     found = w.speaks("the engine gave up waiting at a layer", late, 2)
     found = w.speaks("threads wait in a stream synchronise", waits, 3) or found
+    found = w.speaks("a device was found hanging", case.of("device hang"), 2) or found
     if not found:
         return
     w.speaks("the device's ring made no progress", case.of("ring time-out"), 1)
@@ -182,20 +191,25 @@ def tracing_tool(case: Case, w: Weighing) -> None:
 
 def out_of_memory(case: Case, w: Weighing) -> None:
     killed = case.of("out of memory kill")
-    found = w.speaks("the kernel killed this process for memory", killed, 6)
+    own = [e for e in killed if e.pid is None or e.pid in case.pids]
+    found = w.speaks("the process was killed for memory", own, 6)
+    others = [e for e in killed if e.pid is not None and e.pid not in case.pids]
+    found = w.speaks("the kernel killed a process for memory; which is the engine's is not said", others, 4) or found
     found = w.speaks("the process ended with signal 9", case.of("killed"), 2) or found
     found = w.speaks("an allocation failed", case.of("device memory gone", "host memory gone", "memory gone"), 5) or found
     if not found:
         if w.speaks("a worker that was killed is waited for like this too", case.of("time-out"), 1):
             w.lacks("the kernel's log names no kill for memory", case.has_kernel, 1)
         return
-    only_killed = not killed and not case.of("device memory gone", "host memory gone", "memory gone")
+    w.speaks("memory ran out at that time", case.of("memory pressure"), 3)
+    only_killed = not killed and not case.of("device memory gone", "host memory gone", "memory gone", "memory pressure")
     w.lacks("no kernel log was given that would name it", only_killed and not case.has_kernel, 1)
     w.lacks("the kernel's log names no kill for memory", only_killed and case.has_kernel, 2)
 
 
 def ended_from_outside(case: Case, w: Weighing) -> None:
-    if w.speaks("the process ended with signal 9", case.of("killed"), 1):
+    found = w.speaks("the process was told to end", case.of("told to end"), 4)
+    if w.speaks("the process ended with signal 9", case.of("killed"), 1) or found:
         w.denies("the kernel killed it for memory", case.of("out of memory kill"), 1)
 
 
@@ -218,7 +232,9 @@ def fallback(case: Case, w: Weighing) -> None:
 def broken_device(case: Case, w: Weighing) -> None:
     found = w.speaks("the device reported an error of its own", case.of("device error"), 5)
     found = w.speaks("the device was reset or is gone", case.of("device reset"), 3) or found
-    if not found and not w.speaks("the link reported errors", case.of("link error"), 2):
+    found = w.speaks("the link reported errors", case.of("link error"), 3) or found
+    found = w.speaks("a device was found hanging", case.of("device hang"), 2) or found
+    if not found and not w.speaks("a broken card ends kernels like this too", case.of("launch failure"), 1):
         return
     w.denies("a page fault came with it, which a program causes", case.of("page fault"), 3)
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from edge0verify.engine.split import Split
 from edge0verify.probe.triage.causes import SYMPTOMS, Case, Cause, weigh
-from edge0verify.probe.triage.events import Cards, Event, cards, engine_events, kernel_events, stack_events
-from edge0verify.probe.triage.lines import Line, has_boot_clock, read_lines
+from edge0verify.probe.triage.events import FAILED, Cards, Event, stack_events
+from edge0verify.probe.triage.lines import gap, has_boot_clock, read_lines
+from edge0verify.probe.triage.logs import Log, read_engine, read_kernel
 from edge0verify.records import status as statuses
 
 SCHEMA = "edge0verify.triage/1"
 WINDOW_S = 120.0
 """How far a kernel's line may be from the engine's trouble and still belong to it."""
+KERNEL_TROUBLE = (
+    "page fault", "kernel exception", "device error", "device reset", "ring time-out", "sq_intr", "out of memory kill",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,21 +75,23 @@ def triage(engine: Path, *, kernel: Path | None = None, stacks: Path | None = No
 
     InputError for a file that is no text.
     """
-    lines = read_lines(engine, "engine")
-    year = next((datetime.fromtimestamp(line.time, UTC).year for line in lines if line.time is not None), None)
-    kernel_lines = read_lines(kernel, "kernel", year=year) if kernel is not None else []
-    known = cards(lines)
-    events = [replace(e, device=known.device_of(e)) for e in engine_events(lines)]
+    log = read_engine(read_lines(engine, "engine"))
+    if log.empty:
+        return Triage(status=statuses.INCONCLUSIVE, symptoms=(), causes=(), notes=("the engine's log is empty",))
+    from_kernel = Log() if kernel is None else read_kernel(read_lines(kernel, "kernel"))
     threads = list(stack_events(read_lines(stacks, "stacks"))) if stacks is not None else []
-    trouble = [e for e in events if e.kind in SYMPTOMS]
+    known, events = log.cards, log.events
     waiting = [e for e in threads if e.kind == "waiting thread"]
-    joined, notes = join(trouble, list(kernel_events(kernel_lines)), known, kernel_lines)
-    own_kill = [e for e in joined if e.kind in ("out of memory kill", "page fault", "device error") and e.pid in known.pids]
-    finished = any(e.kind == "finished" for e in events)
-    hangs = bool(waiting) and not finished
-    if not trouble and not hangs and not own_kill:
-        if not lines:
-            return Triage(status=statuses.INCONCLUSIVE, symptoms=(), causes=(), notes=("the engine's log is empty",))
+    unfinished = not any(e.kind == "finished" for e in events)
+    trouble = [e for e in events if e.kind in SYMPTOMS] or [e for e in events if e.kind == FAILED]
+    joined, notes = join(trouble, [*log.of_kernel, *from_kernel.of_kernel], known)
+    hangs = bool(waiting) and unfinished
+    own = [e for e in joined if decides_alone(e, known, unfinished)]
+    notes += [text for text in (log.left_out, from_kernel.left_out) if text]
+    if not trouble and not hangs and not own:
+        kinds = ", ".join(dict.fromkeys(e.kind for e in joined if e.kind in KERNEL_TROUBLE))
+        if kinds:
+            notes.append(f"the kernel log has a {kinds} that no line of the engine belongs to")
         return Triage(status=statuses.PASS, symptoms=(), causes=(), notes=tuple(notes))
     case = Case(
         engine=events,
@@ -94,25 +99,42 @@ def triage(engine: Path, *, kernel: Path | None = None, stacks: Path | None = No
         stacks=threads,
         has_kernel=kernel is not None,
         devices=_devices(known, split, events),
+        pids=frozenset(known.pids),
         borders=borders(split),
     )
+    notes += missing(trouble, kernel, stacks, split)
+    causes = tuple(weigh(case))
+    shown = [_symptom(e) for e in [*trouble, *(waiting if hangs else []), *([] if trouble else own)]]
+    return Triage(
+        status=statuses.FAIL if causes else statuses.INCONCLUSIVE, symptoms=tuple(shown), causes=causes, notes=tuple(notes)
+    )
+
+
+def decides_alone(event: Event, known: Cards, unfinished: bool) -> bool:
+    """Whether a kernel's event is trouble although the engine says nothing: about its process, or about a card of an open run."""
+    if event.pid is not None and event.pid in known.pids:
+        return event.kind in ("out of memory kill", "page fault", "kernel exception", "device error")
+    return event.kind == "device error" and event.pid is None and event.device is not None and unfinished
+
+
+def missing(trouble: Sequence[Event], kernel: Path | None, stacks: Path | None, split: Split | None) -> list[str]:
+    """What was not given and would tell more."""
+    notes = []
     if kernel is None:
         notes.append("no kernel log: page faults, kills for memory and evictions cannot be seen (--kernel-log)")
     if stacks is None and any(e.kind == "time-out" for e in trouble):
         notes.append("no stacks: where threads wait cannot be seen (--stacks)")
     if split is None and any(e.layer is not None for e in trouble):
         notes.append("no --split: whether that layer is the first of its device is not known")
-    causes = tuple(weigh(case))
-    shown = [_symptom(e) for e in [*trouble, *(waiting if hangs else []), *([] if trouble else own_kill)]]
-    return Triage(
-        status=statuses.FAIL if causes else statuses.INCONCLUSIVE, symptoms=tuple(shown), causes=causes, notes=tuple(notes)
-    )
+    return notes
 
 
 def _devices(known: Cards, split: Split | None, events: Sequence[Event]) -> int:
     """How many devices take part; 0 where nothing says."""
     if split is not None:
         return len(split.devices)
+    if known.count is not None:
+        return known.count
     named = {e.device for e in events if e.device is not None} | set(known.pci)
     # Numbers start at 0: a device 1 is never alone. One number in the lines of a fault does not say that there is no other.
     return max(named) + 1 if known.pci or len(named) > 1 else 0
@@ -131,25 +153,29 @@ def borders(split: Split | None) -> frozenset[int | str]:
     return frozenset({part.first for part in split.parts[1:]} | {"mtp"})
 
 
-def join(trouble: Sequence[Event], kernel: Sequence[Event], known: Cards, lines: Sequence[Line]) -> tuple[list[Event], list[str]]:
+def join(trouble: Sequence[Event], kernel: Sequence[Event], known: Cards) -> tuple[list[Event], list[str]]:
     """The kernel's events that belong to the engine's trouble, with the engine's device number; and notes on what was left out."""
-    times = [e.line.time for e in trouble if e.line.time is not None]
-    pids = known.pids | {e.pid for e in kernel if e.kind == "fault process" and e.pid is not None and e.pid in known.pids}
+    dated = [e.line for e in trouble if e.line.when is not None]
+    killed = any(e.kind in ("killed", "out of memory kill") for e in trouble)
     kept, other = [], 0
     for event in kernel:
         event = replace(event, device=known.device_of(event))
-        named = event.pid is not None and known.pids and event.pid not in pids
+        named = event.pid is not None and known.pids and event.pid not in known.pids
         foreign_card = event.pci is not None and known.pci and event.pci not in known.pci.values()
-        far = bool(times) and event.line.time is not None and min(abs(event.line.time - t) for t in times) > WINDOW_S
-        unknown_kill = event.kind == "out of memory kill" and not known.pids and not any(e.kind == "killed" for e in trouble)
+        far = bool(dated) and event.line.when is not None and min(gap(event.line, line) for line in dated) > WINDOW_S
+        unknown_kill = event.kind == "out of memory kill" and not known.pids and not killed
         if named or foreign_card or far or unknown_kill:
             other += 1
         else:
             kept.append(event)
     notes = []
     if other:
-        notes.append(f"{other} lines of the kernel log are about another process, card or time and were left out")
-    if kernel and times and not any(e.line.time is not None for e in kernel) and any(has_boot_clock(line.text) for line in lines):
+        notes.append(
+            f"{other} lines of the kernel log are about another process, card or time and were left out (a clock without a zone is "
+            "taken as UTC)"
+        )
+    boot = any(has_boot_clock(e.line.text) for e in kernel)
+    if dated and boot and not any(e.line.when is not None for e in kernel):
         notes.append(
             "the kernel log counts from boot: joined by device alone (dmesg -T or journalctl -k -o short-iso gives a wall clock)"
         )
