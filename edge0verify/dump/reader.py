@@ -101,6 +101,10 @@ class Dump:
     def is_blocks(self, layer: int | str, tensor: str) -> bool:
         return "codes" in self._parts(layer, tensor)
 
+    def quantiser(self, layer: int | str, tensor: str) -> str:
+        """Name of the quantiser that wrote a q8_1 tensor; 'unknown' where the dump does not say."""
+        return _text(self._file[f"{levels.layer_path(layer)}/{tensor}"].attrs.get("quantiser", b"")) or "unknown"
+
     def dataset(self, layer: int | str, tensor: str, part: str | None = None) -> h5py.Dataset:
         """The HDF5 dataset itself, unverified (for `compare_datasets`). InputError where only a sketch is stored."""
         info = self._info(layer, tensor, part)
@@ -152,8 +156,7 @@ class Dump:
         if "codes" not in parts:
             return self._read_array(self._info(layer, tensor, None), rows)
         got = {part: self._read_array(info, rows) for part, info in parts.items()}
-        group = self._file[f"{levels.layer_path(layer)}/{tensor}"]
-        return Blocks(got["codes"], got["d"], got.get("s"), _text(group.attrs.get("quantiser", b"")) or "unknown")
+        return Blocks(got["codes"], got["d"], got.get("s"), self.quantiser(layer, tensor))
 
     def iterate(self, layer: int | str, tensor: str, rows: int | None = None) -> Iterator[tuple[int, np.ndarray | Blocks]]:
         """(first row, rows) in pieces of `rows` rows (default: about 4 MiB), in order and in bounded memory."""
@@ -218,7 +221,8 @@ class Dump:
         parts = self._parts(layer, tensor)
         if part not in parts:
             name = f"{levels.layer_path(layer)}/{tensor}" + (f"/{part}" if part else "")
-            raise InputError(f"{self.path}: {name}: expected in the dump, found {'a q8_1 tensor' if parts else 'no such tensor'}")
+            found = f"{', '.join(p or 'rows' for p in parts)} alone" if parts else "no such tensor"
+            raise InputError(f"{self.path}: {name}: expected in the dump, found {found}")
         return parts[part]
 
     def _read_array(self, info: ArrayInfo, rows: slice) -> np.ndarray:
@@ -244,7 +248,10 @@ class Dump:
         self._verified.add(info.path)
 
     def _check_shapes(self) -> None:
-        """Keys, codes and scales must fit each other. An empty tensor is left for the comparison to judge."""
+        """Keys, codes and scales must fit each other and the manifest. An empty tensor is left for the comparison to judge."""
+        rows, said = self.arrays.get("rows"), self.manifest.signature.rows
+        if rows is not None and rows.shape[:1] not in ((0,), (said,)):
+            raise InputError(f"{self.path}: rows: expected {said} rows as the manifest's signature says, found {rows.shape[0]}")
         for info in self.arrays.values():
             if info.tensor in levels.KEYS:
                 columns = levels.KEYS[info.tensor]
@@ -254,12 +261,22 @@ class Dump:
             if info.part == "codes":
                 self._check_blocks(info)
             spec = levels.find(info.tensor)
+            if spec is not None:
+                self._check_form(info, spec)
             keys = None if spec is None else {"tokens": "rows", "pairs": f"{levels.layer_path(info.layer)}/pairs"}.get(spec.rows)
             if keys == "rows" and info.layer == "mtp":                    # the drafter layer's token rows are keyed by its pairs
                 continue
             count = self.arrays[keys].shape[0] if keys in self.arrays else None
             if count is not None and info.shape[0] not in (0, count):
                 raise InputError(f"{self.path}: {info.path}: expected {count} rows as in {keys}, found {info.shape[0]}")
+
+    def _check_form(self, info: ArrayInfo, spec: levels.TensorSpec) -> None:
+        blocks = spec.kind == "q8_1"
+        if (info.part is not None) != blocks:
+            form = ("rows", "codes and their scales (q8_1)")
+            raise InputError(f"{self.path}: {info.path}: expected {form[blocks]}, found {form[not blocks]}")
+        if len(info.shape) != 2:
+            raise InputError(f"{self.path}: {info.path}: expected [rows, columns], found shape {list(info.shape)}")
 
     def _check_blocks(self, codes: ArrayInfo) -> None:
         parts = self._parts(codes.layer, codes.tensor)
@@ -303,7 +320,15 @@ def _collect(path: Path, file: h5py.File) -> list[ArrayInfo]:
     found: list[ArrayInfo] = []
     if "rows" in file:
         found.append(_describe(path, file["rows"], None, "rows", None))
-    groups = [(levels.layer_name(name), group) for name, group in file.get("layers", {}).items()]
+    groups = []
+    for name, group in file.get("layers", {}).items():
+        if not isinstance(group, h5py.Group):
+            found = "a dead link" if group is None else "an array"
+            raise InputError(f"{path}: layers/{name}: expected a group of tensors, found {found}")
+        try:
+            groups.append((levels.layer_name(name), group))
+        except InputError as wrong:
+            raise InputError(f"{path}: {wrong}") from None
     for layer, group in [*groups, *([("head", file["head"])] if "head" in file else [])]:
         for tensor, item in group.items():
             if isinstance(item, h5py.Group) and "sha256" not in item.attrs:
@@ -314,6 +339,9 @@ def _collect(path: Path, file: h5py.File) -> list[ArrayInfo]:
 
 
 def _describe(path: Path, item, layer, tensor: str, part: str | None) -> ArrayInfo:
+    if item is None:
+        where = "/".join(filter(None, (levels.layer_path(layer), tensor, part)))
+        raise InputError(f"{path}: {where}: expected an array, found a dead link")
     name = item.name.lstrip("/")
     sha = item.attrs.get("sha256")
     if sha is None and isinstance(item, h5py.Dataset) and item.size == 0:

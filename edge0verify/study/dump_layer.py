@@ -19,7 +19,7 @@ from edge0verify.study.by_design import LayerRoutes, Rule, by_rule, layer_routes
 from edge0verify.study.dump_replay import Remains, remains
 from edge0verify.study.dump_rows import LayerJoin, SideRows, of_pairs, take
 from edge0verify.study.dump_stream import is_large, streamed
-from edge0verify.study.dump_tensors import expected, form, in_words, nonfinite, nothing, per_token, same_stored
+from edge0verify.study.dump_tensors import expected, form, gaps, in_words, nonfinite, nothing, per_token, same_stored
 from edge0verify.study.evidence import PAIR_KEYS, TOKEN_KEYS
 from edge0verify.study.inheritance import OUTPUTS, STAGE_OF, Origin
 from edge0verify.study.own import Own, OwnLayer, Shared
@@ -143,12 +143,7 @@ class _Layer:
         """Whether both sides hold the tensor in one form; an entry that proves nothing where they do not."""
         if tensor not in self.names:
             return False
-        said = []
-        for name, side in (("a", self.join.a), ("b", self.join.b)):
-            if not side.dump.has(self.layer, tensor):
-                said.append(f"missing on side {name}")
-            elif not side.has(tensor):
-                said.append(f"empty on side {name}")
+        said = gaps(self.join, tensor)
         if not said:
             forms = form(self.join.a, tensor), form(self.join.b, tensor)
             if forms[0] != forms[1]:

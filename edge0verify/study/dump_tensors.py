@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from edge0verify.dump import levels
 from edge0verify.dump.reader import PIECE_BYTES, Dump
+from edge0verify.model import Config
 from edge0verify.numerics.blocks import Blocks, same_floats
+from edge0verify.numerics.quantise import F16_SCALE
+from edge0verify.records.errors import InputError
 from edge0verify.records.status import INCONCLUSIVE
 from edge0verify.records.verdict import LayerResult
 from edge0verify.study.dump_rows import LayerJoin, SideRows, of_pairs
 
 Value = np.ndarray | Blocks
+WIDTH = {
+    "ffn-in": "hidden", "d-hq": "hidden", "u": "hidden", "route-logits": "experts", "route-ids": "k", "route-weights": "k",
+    "d-xl": "latent", "d-xlq": "latent", "a-y": "latent", "a-yl": "latent", "u-ylq": "latent",
+    "a-gate": "ff", "a-up": "ff", "a-h": "ff",
+}
+"""Field of the model's configuration that says how many columns a tensor has."""
 
 
 def differing_rows(join: LayerJoin) -> dict[str, np.ndarray]:
@@ -65,7 +76,12 @@ def rows_differ(a: Value, b: Value) -> np.ndarray:
     if a.dtype != b.dtype:                                  # scales of two quantisers: as the dot uses them
         a, b = a.astype(np.float32), b.astype(np.float32)
     same = same_floats(a, b) if a.dtype.kind == "f" else a == b
-    return ~same.reshape(len(a), -1).all(axis=1)
+    return ~_flat(same).all(axis=1)
+
+
+def _flat(mask: np.ndarray) -> np.ndarray:
+    """[n, everything else]; n may be 0."""
+    return mask.reshape(len(mask), math.prod(mask.shape[1:]))
 
 
 def per_token(join: LayerJoin, mask: np.ndarray) -> np.ndarray:
@@ -88,7 +104,36 @@ def expected(dump: Dump, layer: int | str) -> set[str]:
 def nonfinite(value: Value) -> np.ndarray:
     """bool [rows]."""
     x = value.d if isinstance(value, Blocks) else value
-    return np.zeros(len(x), bool) if x.dtype.kind != "f" else ~np.isfinite(x).reshape(len(x), -1).all(axis=1)
+    return np.zeros(len(x), bool) if x.dtype.kind != "f" else ~_flat(np.isfinite(x)).all(axis=1)
+
+
+def gaps(join: LayerJoin, tensor: str) -> list[str]:
+    """What a side lacks of the tensor: all of it, its rows, or the block sums that its quantiser stores."""
+    said = []
+    for name, side in (("a", join.a), ("b", join.b)):
+        if not side.dump.has(side.layer, tensor):
+            said.append(f"missing on side {name}")
+        elif not side.has(tensor):
+            said.append(f"empty on side {name}")
+        elif side.dump.is_blocks(side.layer, tensor) and not side.dump.manifest.foreign and _sums_gone(side, tensor):
+            said.append(f"block sums missing on side {name}")
+    return said
+
+
+def _sums_gone(side: SideRows, tensor: str) -> bool:
+    stores = F16_SCALE.get(side.dump.quantiser(side.layer, tensor), False)       # those with an f16 scale store s beside it
+    return stores and all(info.part != "s" for info in side.infos(tensor))
+
+
+def check_widths(dump: Dump, config: Config) -> None:
+    """InputError where a tensor of a layer of the model has other columns than the model."""
+    for info in dump.arrays.values():
+        field = WIDTH.get(info.tensor)
+        if field is None or info.layer not in config.layer_ids or info.part not in (None, "codes"):
+            continue
+        columns = getattr(config, field)
+        if info.shape[1] != columns:
+            raise InputError(f"{dump.path}: {info.path}: expected {columns} columns as in the model, found {info.shape[1]}")
 
 
 def in_words(form: tuple) -> str:

@@ -20,7 +20,7 @@ from edge0verify.study import dump_head, dump_layer, reduced
 from edge0verify.study.by_design import rule_of, summarise, with_summary
 from edge0verify.study.dump_claims import Claim, claim, engagement, label
 from edge0verify.study.dump_rows import LayerJoin, join_layer
-from edge0verify.study.dump_tensors import differing_rows
+from edge0verify.study.dump_tensors import check_widths, differing_rows
 from edge0verify.study.inheritance import Inheritance, LayerDiff, Origin, inherit
 from edge0verify.study.unlike import one_run, swapped_layers, unlike
 
@@ -85,12 +85,19 @@ class _Comparison:
         self.observe = observe
         self.request, self.a, self.b, self.claims, self.parts = request, a, b, claims, parts
         self.model, self.no_model = _usable_model(request, a, b)
+        if self.model is not None:
+            for dump in (a, b):
+                check_widths(dump, self.model.config)
         self.all_layers = [layer for layer in a.layers() if layer in b.layers()]
 
     def run(self, report: Progress) -> Verdict:
         wanted = self._wanted()
         joins = {layer: join_layer(self.a, self.b, layer, self.request.rows) for layer in self.all_layers}
-        other = [text for layer in self.all_layers[:1] for text in _unjoined(joins[layer])]
+        if self.request.rows is not None and joins and not any(len(join.tokens.a) for join in joins.values()):
+            first, last = self.request.rows
+            raise InputError(f"--rows {first}:{last}: expected token positions that both dumps hold, found none")
+        apart = [*self._absent_layers(), *(text for layer in self.all_layers[:1] for text in _unjoined(joins[layer]))]
+        other: list[str] = []
         diffs = []
         for at, layer in enumerate(self.all_layers):
             report("reading", at, len(self.all_layers))
@@ -136,12 +143,12 @@ class _Comparison:
             same_so_far = bool(self.all_layers) and not inheritance.origins and not inheritance.orphans
             head = dump_head.compare_head(self.a, self.b, same_so_far=same_so_far)
             top8, failures, other = head.top8, failures + head.failures, other + head.unproven
-        lead = _unjudged(unjudged, results, self.a.manifest.foreign or self.b.manifest.foreign)
+        lead = apart + _unjudged(unjudged, results, self.a.manifest.foreign or self.b.manifest.foreign)
         if self.no_model and self.all_layers and (any(r.equal != r.n for r in results) or not results):
             lead.insert(0, self.no_model)
         verdict = _verdict(
             self.request, self.a, self.b, self.claims, self.parts, results, failures=failures, inconclusive=[*lead, *other],
-            model=self.model, top8=top8,
+            model=self.model, top8=top8, rows=max((len(joins[layer].tokens.a) for layer in wanted), default=0),
         )
         lead = swapped if verdict.status == FAIL else lead
         verdict = _with_cascade(_led_by(verdict, lead), inheritance.joined_by(own))
@@ -155,6 +162,14 @@ class _Comparison:
             there = ", ".join(map(str, self.all_layers))
             raise InputError(f"--layer {absent[0]}: expected a layer of both dumps ({there}), found it in neither or one")
         return list(self.request.layers)
+
+    def _absent_layers(self) -> list[str]:
+        """Layers that both manifests promise and neither dump holds: one on one side alone makes the runs unlike."""
+        if self.request.layers is not None:
+            return []
+        promised = dict.fromkeys((*self.a.manifest.signature.layers, *self.b.manifest.signature.layers))
+        return [f"layer {layer}: missing on side a, missing on side b" for layer in promised
+                if layer not in self.a.layers() and layer not in self.b.layers()]
 
     def _differences(self, join: LayerJoin) -> LayerDiff:
         return LayerDiff(
@@ -242,13 +257,14 @@ def _verdict(
     results: Sequence[LayerResult],
     *,
     model: Model | None = None,
+    rows: int | None = None,
     **more,
 ) -> Verdict:
+    """rows: tokens that were joined; None where none were, and the signature has those of the dump."""
     used = request.stage if request.stage in ("D", "A", "U") else None
     labels = [label(c, used) for c in claims]
     sides = [engagement(c, parts, model, asked=name) for c, name in zip(claims, labels)]
     prompt = a.manifest.prompt
-    rows = a.manifest.signature.rows
     return judge(
         results,
         stage=request.stage,
@@ -262,7 +278,7 @@ def _verdict(
         signature={
             "tensors": sorted({r.tensor for r in results}),
             "layers": list(dict.fromkeys(r.layer for r in results)),
-            "rows": rows,
+            "rows": a.manifest.signature.rows if rows is None else rows,
             "keys": ["pass", "position", "accepted"] if a.rows() is not None else [],
             "level": a.level,
         },

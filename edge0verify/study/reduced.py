@@ -34,6 +34,9 @@ def compare_reduced(a: Dump, b: Dump, stage: str | None) -> dict[str, Any]:
         if info.tensor in KEYS or (wanted is not None and info.tensor not in wanted):
             continue
         results.append(_entry(a, b, path, info))
+    for layer, tensor in sorted(set(a.missing()) & set(b.missing()), key=str):
+        if wanted is None or tensor in wanted:
+            results.append(nothing(layer, tensor, f"layer {layer} {tensor}: missing on side a and b"))
     return {"results": results}
 
 

@@ -55,6 +55,22 @@ def empty(file: h5py.File, path: str) -> None:
     file.create_dataset(path, shape, dtype)
 
 
+def fewer_rows(file: h5py.File, tokens: int, *, last: bool = False) -> None:
+    """Keep the first (or last) `tokens` of every array, pairs and the drafter's rows with them; the manifest says what it said."""
+    slots = file["layers/000/route-ids"].shape[1]
+    arrays = {"rows": tokens}
+    for layer, group in file["layers"].items():
+        kept = tokens - 1 if layer == "mtp" else tokens
+        for tensor in group:
+            n = kept * (slots if tensor in ("a-h", "pairs") else 1)
+            parts = [f"/{part}" for part in group[tensor]] if isinstance(group[tensor], h5py.Group) else [""]
+            arrays |= {f"layers/{layer}/{tensor}{part}": n for part in parts}
+    for path, n in arrays.items():
+        x = file[path][...]
+        del file[path]
+        file[path] = x[-n:] if last else x[:n]
+
+
 def verdict(capsys, *words: str | Path) -> tuple[int, dict]:
     """(exit code, verdict as JSON) of `edge0verify compare ...`."""
     capsys.readouterr()

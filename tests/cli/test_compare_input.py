@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import h5py
+import numpy as np
+import pytest
+
 from edge0verify.cli.main import run
-from tests.cli.doctored import change
+from tests.cli.doctored import change, fewer_rows
 
 
 class TestInputErrors:
@@ -37,3 +41,40 @@ class TestInputErrors:
         self.check(capsys, ("compare", plain, other, "--prompt", "code"), "--prompt")
         self.check(capsys, ("compare", plain, other, "--a", "mmvq"), "expected --stage")
         self.check(capsys, ("compare", plain, other, "--flags-a", "STRATA_LATENT_MQM=1"), "did you mean STRATA_LATENT_MMQ")
+        self.check(capsys, ("compare", plain, other, "--rows", "900:901"), "--rows 900:901: expected token positions")
+
+    def test_fewer_rows_than_the_manifest_says_on_both_sides(self, plain, other, folder, capsys):
+        both = [change(side, folder / f"half{i}.h5", lambda f: fewer_rows(f, 12)) for i, side in enumerate((plain, other))]
+        self.check(capsys, ("compare", *both), "half0.h5: rows: expected 24 rows as the manifest's signature says, found 12")
+
+    def test_another_width_than_the_model_on_both_sides(self, plain, other, folder, capsys):
+        def edit(f):
+            x = f["layers/001/u"][...]
+            del f["layers/001/u"]
+            f["layers/001/u"] = x[:, :-32]
+
+        both = [change(side, folder / f"narrow{i}.h5", edit) for i, side in enumerate((plain, other))]
+        self.check(capsys, ("compare", *both), "narrow0.h5: layers/001/u: expected 384 columns as in the model, found 352")
+
+    @pytest.mark.parametrize(("put", "message"), [
+        (lambda f: np.zeros((24, 256), np.float32), "layers/000/d-xlq: expected codes and their scales (q8_1), found rows"),
+        (lambda f: np.zeros(24, np.float32), "layers/000/d-xlq: expected codes"),
+        (lambda f: h5py.SoftLink("/none"), "layers/000/d-xlq: expected an array, found a dead link"),
+    ])
+    def test_another_form_than_the_schema(self, plain, folder, capsys, put, message):
+        def edit(f):
+            del f["layers/000/d-xlq"]
+            f["layers/000/d-xlq"] = put(f)
+
+        self.check(capsys, ("compare", plain, change(plain, folder / "form.h5", edit)), f"form.h5: {message}")
+
+    def test_one_dimension(self, plain, folder, capsys):
+        def edit(f):
+            del f["layers/000/u"]
+            f["layers/000/u"] = np.zeros(24, np.float32)
+
+        self.check(capsys, ("show", change(plain, folder / "flat.h5", edit)), "layers/000/u: expected [rows, columns], found")
+
+    def test_a_name_that_is_no_layer(self, plain, folder, capsys):
+        made = change(plain, folder / "name.h5", lambda f: f.move("layers/003", "layers/0x3"))
+        self.check(capsys, ("show", made), "name.h5: layers/0x3: expected three digits or mtp")

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.cli.doctored import change, dump, empty, manifest, reasons, verdict
+from tests.cli.doctored import change, dump, empty, fewer_rows, manifest, reasons, verdict
 
 
 class TestNothingProven:
@@ -18,6 +18,31 @@ class TestNothingProven:
         both = [change(s, folder / f"gone{i}.h5", lambda f: f.__delitem__("layers/001/u")) for i, s in enumerate((plain, other))]
         code, found = verdict(capsys, *both)
         assert code == 3 and "layer 1 u: missing on side a, missing on side b" in reasons(found)
+
+    def test_layer_missing_on_both_sides(self, plain, other, folder, capsys):
+        both = [change(s, folder / f"short{i}.h5", lambda f: f.__delitem__("layers/003")) for i, s in enumerate((plain, other))]
+        code, found = verdict(capsys, *both)
+        assert code == 3 and "layer 3: missing on side a, missing on side b" in reasons(found)
+
+    def test_block_sums_missing(self, plain, other, folder, capsys):
+        code, found = verdict(capsys, plain, change(other, folder / "nosum.h5", lambda f: f.__delitem__("layers/001/d-xlq/s")))
+        assert code == 3 and "layer 1 d-xlq: block sums missing on side b" in reasons(found)
+
+    def test_no_row_in_common(self, plain, other, folder, capsys):
+        def halved(half):
+            def edit(f):
+                fewer_rows(f, 12, last=half)
+                manifest(f, lambda m: m["signature"].update(rows=12))
+
+            return edit
+
+        both = [change(s, folder / f"apart{i}.h5", halved(i)) for i, s in enumerate((plain, other))]
+        code, found = verdict(capsys, *both, "--stage", "D")
+        assert code == 3 and "nothing was compared" in reasons(found) and "12 only in a, 12 only in b" in reasons(found)
+
+    def test_the_rows_that_were_judged_are_counted(self, plain, other, capsys):
+        _, found = verdict(capsys, plain, other, "--stage", "D", "--layer", "0", "--rows", "3:8")
+        assert found["signature"]["rows"] == 5
 
     def test_missing_and_no_longer_promised(self, plain, other, folder, capsys):
         def edit(f):
@@ -107,3 +132,9 @@ class TestNothingProven:
             assert verdict(capsys, made[0], made[1])[0] == 0
             code, found = verdict(capsys, made[0], made[2])
             assert code == 3 and "layer 0 u" in reasons(found)
+
+    def test_reduced_dumps_that_both_lack_a_tensor(self, folder, capsys):
+        made = [dump(folder / f"less{i}.h5", "--level", "sketch") for i in range(2)]
+        both = [change(path, folder / f"lacks{i}.h5", lambda f: f.__delitem__("layers/001/u")) for i, path in enumerate(made)]
+        code, found = verdict(capsys, *both)
+        assert code == 3 and "layer 1 u: missing on side a and b" in reasons(found)
