@@ -54,7 +54,7 @@ golden-check: install
 	@$(BIN)/edge0verify golden check --threads $(THREADS)
 
 test: install lint golden-check
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(THREADS) --dist loadfile
 
 bench: install
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[bench]'
