@@ -14,12 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from edge0verify.dump import arrays, layouts, levels, sglang
+from edge0verify.dump.ids import refuse_invalid
 from edge0verify.dump.writer import DumpWriter
 from edge0verify.numerics.blocks import Blocks
 from edge0verify.records.errors import InputError
 from edge0verify.records.manifest import DeviceInfo, EngineInfo, Manifest, PromptInfo, Signature
 
 PIECE_ROWS = 4096
+IDS = "route-ids"
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,11 @@ def import_raw(
     _check_kind(path, tensor, layout)
     pieces = layouts.read_raw(path, layout=layout, rows=rows, cols=cols, by_column=by_column, quantiser=quantiser)
     with DumpWriter(out, manifest=manifest or foreign_manifest(), overwrite=overwrite) as w:
+        first = 0
         for piece in pieces:
+            if tensor == IDS:
+                refuse_invalid(piece, None, f"{path}: {tensor}", first=first)
+                first += len(piece)
             w.write(layer, tensor, piece)
         return Imported(Path(out), w.close())
 
@@ -209,5 +215,7 @@ def _rows(value: np.ndarray, source: str, tensor: str) -> np.ndarray:
     if value.dtype.kind in "iu" and value.dtype.itemsize > 1:
         if value.size and (value.min() < -(2**31) or value.max() >= 2**31):
             raise InputError(f"{source}: {tensor}: expected integers of 32 bits, found {value.min()} to {value.max()}")
-        return value.astype(np.int32)
+        value = value.astype(np.int32)
+    if tensor == IDS and value.dtype.kind in "iu":
+        refuse_invalid(value, None, f"{source}: {tensor}")
     return value.astype(value.dtype.newbyteorder("="), copy=False)

@@ -11,6 +11,7 @@ import numpy as np
 from edge0verify.compare import Policy, compare
 from edge0verify.compare.causes import route_flip
 from edge0verify.dump import levels
+from edge0verify.dump.ids import refuse_invalid, valid
 from edge0verify.model import Model
 from edge0verify.numerics.blocks import Blocks
 from edge0verify.records.evidence import Evidence, LoneRows, Router, Side
@@ -30,11 +31,13 @@ Observe = Callable[[Evidence, list[LayerResult]], None]
 
 READS = {"route": ("ffn-in",), "D": ("ffn-in",), "A": ("d-xl", "d-xlq", "route-ids", "route-weights"), "U": ("a-yl",)}
 """What a stage reads, beside what it writes itself."""
+EXPERTS = "experts"
+"""Of route-ids or pairs: where they name none of the model's, there are no weights to judge by."""
 JUDGED_FROM = {
     "route-logits": ("ffn-in",), "route-ids": ("route-logits",), "route-weights": ("route-logits",),
     "d-hq": ("ffn-in",), "d-xl": ("ffn-in",), "d-xlq": ("ffn-in", "d-xl"),
-    "a-gate": ("d-xl", "d-xlq"), "a-up": ("d-xl", "d-xlq"), "a-h": ("d-xl", "d-xlq"),
-    "a-y": ("a-h",), "a-yl": ("a-h", "route-weights"),
+    "a-gate": ("d-xl", "d-xlq", EXPERTS), "a-up": ("d-xl", "d-xlq", EXPERTS), "a-h": ("d-xl", "d-xlq", EXPERTS),
+    "a-y": ("a-h", EXPERTS), "a-yl": ("a-h", "route-weights", EXPERTS),
     "u-ylq": ("a-yl",), "u": ("a-yl",),
 }
 """Dumped tensors from which each is judged: where these are not finite, nothing can be."""
@@ -159,6 +162,8 @@ class _Layer:
 
     def check_input(self, tensor: str) -> None:
         """A tensor that is read and not compared must be there, and finite."""
+        if tensor == "route-ids":
+            self._refuse_ids(self.join.a, self.join.b)
         if not self._comparable(tensor):
             return
         a, b = (nonfinite(value) for value in self._joined(tensor))
@@ -168,6 +173,17 @@ class _Layer:
             )
         elif a.any():
             self.found.unproven.append(f"layer {self.layer} {tensor}: {int(a.sum())} rows are not finite on either side")
+
+    def _refuse_ids(self, *sides: SideRows) -> None:
+        """InputError for ids that cannot be an input: another engine's, or those that a stage reads. Where a logit is NaN the fault
+        is the router's."""
+        for side in sides:
+            if side.has("route-ids") and not side.dump.is_blocks(self.layer, "route-ids"):
+                ids = side.read("route-ids")
+                if side.has("route-logits"):
+                    from_nan = nonfinite(side.read("route-logits"))[: len(ids)]
+                    ids = np.where(from_nan[:, None], np.arange(ids.shape[1]), ids) if len(from_nan) == len(ids) else ids
+                refuse_invalid(ids, self._experts(), f"{side.dump.path}: {levels.layer_path(self.layer)}/route-ids")
 
     # ---- values ------------------------------------------------------------------------------------------------------------
 
@@ -188,7 +204,7 @@ class _Layer:
     @cached_property
     def _own(self) -> tuple[OwnLayer, OwnLayer]:
         shared = Shared()
-        places = [side.pair_places() or (None, None) for side in (self.join.a, self.join.b)]
+        places = [(token, self._in_range(experts)) for token, experts in self._places]
         if all(x is not None and y is not None and np.array_equal(x, y) for x, y in zip(*places)):
             places[1] = places[0]
         model = self.model if self.model is not None and self._in_model() else None
@@ -199,6 +215,19 @@ class _Layer:
         ]
         return made[0], made[1]
 
+    @cached_property
+    def _places(self) -> list[tuple[np.ndarray | None, np.ndarray | None]]:
+        return [side.pair_places() or (None, None) for side in (self.join.a, self.join.b)]
+
+    def _no_expert(self, experts: np.ndarray) -> np.ndarray:
+        """bool [pairs]: not one of the model's experts."""
+        limit = self.model.config.experts if self.model is not None else np.iinfo(np.int32).max
+        return (experts < 0) | (experts >= limit)
+
+    def _in_range(self, experts: np.ndarray | None) -> np.ndarray | None:
+        """The same with some expert in the place of those that are none; their rows are not judged."""
+        return experts if experts is None or not self._no_expert(experts).any() else np.where(self._no_expert(experts), 0, experts)
+
     def _in_model(self) -> bool:
         return self.layer in self.model.config.layer_ids
 
@@ -206,6 +235,8 @@ class _Layer:
 
     def check(self, tensor: str) -> None:
         """Compare one tensor."""
+        if tensor == "route-ids":
+            self._refuse_ids(*(side for side in (self.join.a, self.join.b) if side.dump.manifest.foreign))
         if not self._comparable(tensor):
             return
         if is_large(self.join, tensor) and self.join.straight(tensor) and self._unjudgeable(tensor):
@@ -320,6 +351,8 @@ class _Layer:
         if router is None or router.bound is None or any("route-ids" not in values for values in self.values):
             return None
         a, b = self._joined("route-ids")
+        if not all(valid(ids[tokens], self._experts()).all() for ids in (a, b)):
+            return False
         gaps = [route_flip.measure(router, row, a[row], b[row]).bounds for row in tokens.tolist()]
         return None if any(gap is None for gap in gaps) else all(gap <= 1 for gap in gaps)
 
@@ -337,7 +370,7 @@ class _Layer:
         if not bad.any():
             return None
         n = int(bad.sum())
-        self.found.unproven.append(f"layer {self.layer} {tensor}: {n} token rows not judged, their inputs are not finite")
+        self.found.unproven.append(f"layer {self.layer} {tensor}: {n} token rows not judged, their inputs are not finite or name no expert")
         if of_pairs(tensor):
             return None if self.join.pair_token is None else ~bad[self.join.pair_token]
         return ~bad
@@ -345,12 +378,24 @@ class _Layer:
     def _unfit_rows(self, source: str) -> np.ndarray:
         if source not in self._unfit:
             bad = np.zeros(len(self.join.tokens.a), bool)
-            if all(source in values for values in self.values) and (not of_pairs(source) or self.join.pair_token is not None):
+            if source == EXPERTS:
+                bad |= self._tokens_of_no_expert()
+            elif all(source in values for values in self.values) and (not of_pairs(source) or self.join.pair_token is not None):
                 for value in self._joined(source):
                     mask = nonfinite(value)
                     bad |= per_token(self.join, mask) if of_pairs(source) else mask
             self._unfit[source] = bad
         return self._unfit[source]
+
+    def _tokens_of_no_expert(self) -> np.ndarray:
+        """bool [joined tokens]"""
+        bad = np.zeros(len(self.join.tokens.a), bool)
+        for side, way, (token, experts) in zip((self.join.a, self.join.b), (self.join.tokens.a, self.join.tokens.b), self._places):
+            if experts is not None:
+                wrong = np.zeros(side.count("tokens"), bool)
+                wrong[token[self._no_expert(experts)]] = True
+                bad |= wrong[way]
+        return bad
 
     def _say_unjudged(self, tensor: str, sides: list[Own]) -> None:
         if not all(_judged(own.side) for own in sides):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge0verify.compare import compare
-from edge0verify.compare.comparators.ids import refuse_invalid
+from edge0verify.dump.ids import refuse_invalid
 from edge0verify.records.errors import InputError
 from edge0verify.records.evidence import Side
 from tests.compare.sides import pair

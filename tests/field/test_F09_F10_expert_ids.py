@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge0verify.compare.comparators.ids import refuse_invalid
+from edge0verify.dump.ids import refuse_invalid
 from edge0verify.records.errors import InputError
 from edge0verify.records.evidence import Router, Side
 from tests.field.common import evidence, verdict

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from edge0verify.compare.causes.rest import Finding, Rest
-from edge0verify.compare.comparators.ids import declared, valid
+from edge0verify.compare.comparators.ids import declared
+from edge0verify.dump.ids import valid
 from edge0verify.numerics.rounding import ulp
 from edge0verify.records import causes
 from edge0verify.records.evidence import Router

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edge0verify.compare.causes.rest import SIDES, Finding, Rest
-from edge0verify.compare.comparators.ids import valid
+from edge0verify.dump.ids import valid
 from edge0verify.records import causes
 
 CAUSE = causes.UNEXPLAINED

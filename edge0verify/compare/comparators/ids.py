@@ -6,26 +6,9 @@ import numpy as np
 
 from edge0verify.compare.elements import Elements, Judged
 from edge0verify.compare.entry import Entry, by_flag, check_common, expect_dtype, expect_shape, where
+from edge0verify.dump.ids import valid
 from edge0verify.records.errors import InputError
 from edge0verify.records.evidence import Evidence, Side
-
-
-def valid(ids: np.ndarray, limit: int | None) -> np.ndarray:
-    """bool [n, k]: the id is at least 0, below `limit`, and stands once in its row."""
-    inside = ids >= 0
-    if limit is not None:
-        inside &= ids < limit
-    repeated = (ids[:, :, None] == ids[:, None, :]).sum(axis=2) > 1
-    return inside & ~repeated
-
-
-def refuse_invalid(ids: np.ndarray, limit: int | None, source: str) -> None:
-    """InputError naming `source` and the first row whose ids repeat or leave 0..limit-1; for ids that are an input."""
-    wrong = np.flatnonzero(~valid(ids, limit).all(axis=1))
-    if wrong.size:
-        row = int(wrong[0])
-        below = "" if limit is None else f" below {limit}"
-        raise InputError(f"{source} row {row}: expected distinct ids{below}, found {ids[row].tolist()} ({wrong.size} such rows)")
 
 
 def check(evidence: Evidence) -> None:
