@@ -47,8 +47,9 @@ class Side:
     bias: Bias | Mapping[str, Any] | None = None
     """Kind `rows`: outcome of the bias test on this side's rows (`numerics.bias.Bias`, or its `as_dict()` with `rows`, the number
     of rows it saw); None where it was not made."""
-    previous: Side | None = None
-    """What the same buffer held before (another run, pass or layer): a row of it that shows up here is `stale`."""
+    previous: Callable[[], tuple[str, Side] | None] | None = None
+    """Gives what the same buffer held before, with its name ('layer 2', 'an earlier run'): a row of it that shows up here is
+    `stale`. Asked only where something is wrong."""
     terms: Callable[[np.ndarray, int], np.ndarray] | None = None
     """terms(rows int [r], width) -> f64 [K/width, r, m], what each `width` values of the inner dimension add to t; asked only
     where something is wrong, to find a part of the sum that was left out or taken twice."""

@@ -11,16 +11,17 @@ import numpy as np
 from edge0verify.compare import Policy, compare
 from edge0verify.compare.causes import route_flip
 from edge0verify.dump import levels
-from edge0verify.dump.ids import refuse_invalid, valid
+from edge0verify.dump.ids import valid
 from edge0verify.model import Model
 from edge0verify.numerics.blocks import Blocks
 from edge0verify.records.evidence import Evidence, LoneRows, Router, Side
 from edge0verify.records.verdict import LayerResult
+from edge0verify.study import dump_experts
 from edge0verify.study.by_design import LayerRoutes, Rule, by_rule, layer_routes
 from edge0verify.study.dump_replay import Remains, remains
 from edge0verify.study.dump_rows import LayerJoin, SideRows, of_pairs, take
 from edge0verify.study.dump_stream import is_large, streamed
-from edge0verify.study.dump_tensors import expected, form, gaps, in_words, nonfinite, nothing, per_token, same_stored
+from edge0verify.study.dump_tensors import expected, form, gaps, held_before, in_words, nonfinite, nothing, per_token, same_stored
 from edge0verify.study.evidence import PAIR_KEYS, TOKEN_KEYS
 from edge0verify.study.inheritance import OUTPUTS, STAGE_OF, Origin
 from edge0verify.study.own import Own, OwnLayer, Shared
@@ -43,6 +44,7 @@ JUDGED_FROM = {
 """Dumped tensors from which each is judged: where these are not finite, nothing can be."""
 BY_FLAG = ("route-ids", "route-weights")
 """What a route flag changes on identical inputs; the router's logits it leaves alone."""
+NOT_FIT = "their inputs are not finite or name no expert"
 PART_OF = {"a-gate": "A1", "a-up": "A1", "a-h": "A1", "a-y": "A2", "a-yl": "A2"}
 
 
@@ -163,7 +165,8 @@ class _Layer:
     def check_input(self, tensor: str) -> None:
         """A tensor that is read and not compared must be there, and finite."""
         if tensor == "route-ids":
-            self._refuse_ids(self.join.a, self.join.b)
+            for side in (self.join.a, self.join.b):
+                dump_experts.refuse(side, self._experts())
         if not self._comparable(tensor):
             return
         a, b = (nonfinite(value) for value in self._joined(tensor))
@@ -173,17 +176,6 @@ class _Layer:
             )
         elif a.any():
             self.found.unproven.append(f"layer {self.layer} {tensor}: {int(a.sum())} rows are not finite on either side")
-
-    def _refuse_ids(self, *sides: SideRows) -> None:
-        """InputError for ids that cannot be an input: another engine's, or those that a stage reads. Where a logit is NaN the fault
-        is the router's."""
-        for side in sides:
-            if side.has("route-ids") and not side.dump.is_blocks(self.layer, "route-ids"):
-                ids = side.read("route-ids")
-                if side.has("route-logits"):
-                    from_nan = nonfinite(side.read("route-logits"))[: len(ids)]
-                    ids = np.where(from_nan[:, None], np.arange(ids.shape[1]), ids) if len(from_nan) == len(ids) else ids
-                refuse_invalid(ids, self._experts(), f"{side.dump.path}: {levels.layer_path(self.layer)}/route-ids")
 
     # ---- values ------------------------------------------------------------------------------------------------------------
 
@@ -204,7 +196,7 @@ class _Layer:
     @cached_property
     def _own(self) -> tuple[OwnLayer, OwnLayer]:
         shared = Shared()
-        places = [(token, self._in_range(experts)) for token, experts in self._places]
+        places = [(token, dump_experts.in_range(experts, self.model)) for token, experts in self._places]
         if all(x is not None and y is not None and np.array_equal(x, y) for x, y in zip(*places)):
             places[1] = places[0]
         model = self.model if self.model is not None and self._in_model() else None
@@ -216,17 +208,8 @@ class _Layer:
         return made[0], made[1]
 
     @cached_property
-    def _places(self) -> list[tuple[np.ndarray | None, np.ndarray | None]]:
+    def _places(self) -> dump_experts.Places:
         return [side.pair_places() or (None, None) for side in (self.join.a, self.join.b)]
-
-    def _no_expert(self, experts: np.ndarray) -> np.ndarray:
-        """bool [pairs]: not one of the model's experts."""
-        limit = self.model.config.experts if self.model is not None else np.iinfo(np.int32).max
-        return (experts < 0) | (experts >= limit)
-
-    def _in_range(self, experts: np.ndarray | None) -> np.ndarray | None:
-        """The same with some expert in the place of those that are none; their rows are not judged."""
-        return experts if experts is None or not self._no_expert(experts).any() else np.where(self._no_expert(experts), 0, experts)
 
     def _in_model(self) -> bool:
         return self.layer in self.model.config.layer_ids
@@ -236,7 +219,9 @@ class _Layer:
     def check(self, tensor: str) -> None:
         """Compare one tensor."""
         if tensor == "route-ids":
-            self._refuse_ids(*(side for side in (self.join.a, self.join.b) if side.dump.manifest.foreign))
+            for side in (self.join.a, self.join.b):
+                if side.dump.manifest.foreign:         # another engine's are an input here whatever is compared
+                    dump_experts.refuse(side, self._experts())
         if not self._comparable(tensor):
             return
         if is_large(self.join, tensor) and self.join.straight(tensor) and self._unjudgeable(tensor):
@@ -249,6 +234,8 @@ class _Layer:
         fit = self._fit(tensor)
         way = self.join.pairs if of_pairs(tensor) else self.join.tokens
         a, b = (_cut(own, rows if fit is None else rows[fit]) for own, rows in zip(sides, (way.a, way.b)))
+        a, b = (replace(own, side=replace(own.side, previous=held_before(side, tensor)))
+                for own, side in ((a, self.join.a), (b, self.join.b)))
         item = self._evidence(tensor, a, b, fit)
         results = compare(item, policy=self.policy, threads=self.threads)
         if self.observe is not None:
@@ -370,7 +357,7 @@ class _Layer:
         if not bad.any():
             return None
         n = int(bad.sum())
-        self.found.unproven.append(f"layer {self.layer} {tensor}: {n} token rows not judged, their inputs are not finite or name no expert")
+        self.found.unproven.append(f"layer {self.layer} {tensor}: {n} token rows not judged, {NOT_FIT}")
         if of_pairs(tensor):
             return None if self.join.pair_token is None else ~bad[self.join.pair_token]
         return ~bad
@@ -379,23 +366,13 @@ class _Layer:
         if source not in self._unfit:
             bad = np.zeros(len(self.join.tokens.a), bool)
             if source == EXPERTS:
-                bad |= self._tokens_of_no_expert()
+                bad |= dump_experts.tokens_of_none(self.join, self._places, self.model)
             elif all(source in values for values in self.values) and (not of_pairs(source) or self.join.pair_token is not None):
                 for value in self._joined(source):
                     mask = nonfinite(value)
                     bad |= per_token(self.join, mask) if of_pairs(source) else mask
             self._unfit[source] = bad
         return self._unfit[source]
-
-    def _tokens_of_no_expert(self) -> np.ndarray:
-        """bool [joined tokens]"""
-        bad = np.zeros(len(self.join.tokens.a), bool)
-        for side, way, (token, experts) in zip((self.join.a, self.join.b), (self.join.tokens.a, self.join.tokens.b), self._places):
-            if experts is not None:
-                wrong = np.zeros(side.count("tokens"), bool)
-                wrong[token[self._no_expert(experts)]] = True
-                bad |= wrong[way]
-        return bad
 
     def _say_unjudged(self, tensor: str, sides: list[Own]) -> None:
         if not all(_judged(own.side) for own in sides):

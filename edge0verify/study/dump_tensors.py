@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from edge0verify.model import Config
 from edge0verify.numerics.blocks import Blocks, same_floats
 from edge0verify.numerics.quantise import F16_SCALE
 from edge0verify.records.errors import InputError
+from edge0verify.records.evidence import Side
 from edge0verify.records.status import INCONCLUSIVE
 from edge0verify.records.verdict import LayerResult
 from edge0verify.study.dump_rows import LayerJoin, SideRows, of_pairs
@@ -59,6 +62,25 @@ def form(side: SideRows, tensor: str) -> tuple:
     dump, blocks = side.dump, side.dump.is_blocks(side.layer, tensor)
     kind = "" if blocks else str(dump.dataset(side.layer, tensor).dtype)
     return blocks, dump.shape(side.layer, tensor)[1:], kind
+
+
+def held_before(side: SideRows, tensor: str) -> Callable[[], tuple[str, Side] | None] | None:
+    """Gives what the layer before left in the buffers that all layers share, with its name; before the first layer comes the last.
+    None where no other layer has the tensor."""
+    layers = [layer for layer in side.dump.layers() if side.dump.has(layer, tensor)]
+    before = layers[layers.index(side.layer) - 1]
+    if before == side.layer:
+        return None
+
+    def read() -> tuple[str, Side] | None:
+        if form(replace(side, layer=before), tensor) != form(side, tensor):
+            return None
+        value = side.dump.read(before, tensor)
+        if isinstance(value, Blocks):
+            return f"layer {before}", Side(blocks=value)
+        return (f"layer {before}", Side(rows=value.astype(np.float32, copy=False))) if value.dtype.kind == "f" else None
+
+    return read
 
 
 def same_stored(join: LayerJoin, tensor: str) -> bool:

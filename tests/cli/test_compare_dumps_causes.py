@@ -1,8 +1,9 @@
-"""What dumps bring beside their own values, so that a fault in one is named: the terms of its sums, weights read wrongly."""
+"""What dumps bring beside their own values, so that a fault is named: terms of sums, weights read wrongly, the layer before."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from edge0verify.model import load_model
 from edge0verify.numerics.formats import decode
@@ -21,6 +22,16 @@ def test_a_part_of_a_sum_that_is_missing(plain, folder, capsys):
     code, found = verdict(capsys, plain, change(plain, folder / "split.h5", edit), "--stage", "U", "--layer", "3")
     assert code == 1
     assert "structured (b does not conform: b: values 144..255 of 256 along K are missing from the sum), rows 8" in reasons(found)
+
+
+@pytest.mark.parametrize("layer, before", [("003", "002"), ("000", "mtp")])
+def test_a_tile_that_keeps_what_the_layer_before_left(plain, folder, capsys, layer, before):
+    def edit(f):
+        f[f"layers/{layer}/u"][16:20, 64:128] = f[f"layers/{before}/u"][16:20, 64:128]
+
+    code, found = verdict(capsys, plain, change(plain, folder / "kept.h5", edit), "--stage", "U")
+    assert code == 1
+    assert f"256 of 9216 values stale (b does not conform: b holds rows of layer {before.lstrip('0')}: row 16" in reasons(found)
 
 
 def test_weights_that_were_read_wrongly(plain, folder, capsys):

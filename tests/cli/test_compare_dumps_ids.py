@@ -1,4 +1,4 @@
-"""Expert ids that no router may choose, in dumps: refused with the row where they are an input, failed where they are the result."""
+"""Expert ids that no router may choose, in dumps: refused with the row as an input, failed as a result."""
 
 from __future__ import annotations
 

@@ -74,7 +74,8 @@ class Maker:
         if kind == "rows":
             m = int(self.rng.choice([1, 2, 7, 8, 9, 31, 64]))
             y = self.rows(n, m)
-            previous = Side(rows=self.rows(max(1, n - 1), m)) if self.chance(0.3) else None
+            older = Side(rows=self.rows(max(1, n - 1), m))
+            previous = (lambda: ("layer 2", older) if n > 2 else None) if self.chance(0.3) else None
             parts = self.rng.standard_normal((4, n, m))
             b = Side(rows=self.changed(y), previous=previous, terms=(lambda rows, width: np.repeat(parts[:, rows], 32 // width, 0)),
                      **self.judged(y))

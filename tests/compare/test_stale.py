@@ -78,7 +78,8 @@ class TestElsewhere:
     def test_an_earlier_run_s_row_in_the_same_place(self):
         side = rows_side("w11")
         old = np.random.default_rng(0).standard_normal(side.rows.shape).astype(np.float32)
-        b = replace(edited(side, rows=lambda r: r.__setitem__(slice(90, 97), old[90:97])), previous=Side(rows=old))
+        b = edited(side, rows=lambda r: r.__setitem__(slice(90, 97), old[90:97]))
+        b = replace(b, previous=lambda: ("an earlier run", Side(rows=old)))
         found = only(pair(rows_side("mmvq"), b, keys=KEYS))
         assert found.causes["stale"] == 7 * 64 and "an earlier run" in found.reasons[0]
 

@@ -14,8 +14,11 @@ from edge0verify.compare.causes import match
 from edge0verify.compare.causes.rest import SIDES, Finding, Rest, bits, holds
 from edge0verify.compare.elements import Mask
 from edge0verify.records import causes
+from edge0verify.records.evidence import Side
 
 CAUSE = causes.STALE
+HERE = ("this run", "the other run", "this run, by oracle")
+"""Sources whose rows are the same tokens' as here."""
 FEWEST = 4
 """Matching elements below which a row says nothing."""
 
@@ -47,8 +50,7 @@ def _origins(rest: Rest, name: str, broken: Mask) -> Iterator[tuple[str, np.ndar
     sources = [("this run", side, ~rest.open)]
     if rest.keyed and holds(other, rest.unit):
         sources.append(("the other run", other, ~rest.open))
-    if holds(side.previous, rest.unit):
-        sources.append(("an earlier run", side.previous, None))
+    sources += _before(rest, name)
     known = rest.memory.setdefault("stale rows", {})
     for what, source, usable in sources:
         theirs = bits(source, rest.unit)
@@ -82,6 +84,15 @@ def _origins(rest: Rest, name: str, broken: Mask) -> Iterator[tuple[str, np.ndar
         yield "this run, by oracle", origin, part & broken
 
 
+def _before(rest: Rest, name: str) -> list[tuple[str, Side, None]]:
+    """What the side's buffer held before, read once for all entries of the tensor."""
+    side, key = rest.side(name), ("held before", name)
+    if key not in rest.memory:
+        rest.memory[key] = side.previous() if side.previous is not None else None
+    found = rest.memory[key]
+    return [(*found, None)] if found is not None and holds(found[1], rest.unit) else []
+
+
 def _tells(found: np.ndarray, part: Mask, broken: Mask, origin: np.ndarray, *, certain: bool) -> np.ndarray:
     """bool [n]: rows whose match cannot be chance: enough elements, most of what is broken, and not all of one value."""
     hits = part.sum(axis=1)
@@ -97,7 +108,7 @@ def _tells(found: np.ndarray, part: Mask, broken: Mask, origin: np.ndarray, *, c
 def _note(name: str, what: str, rows: np.ndarray, origin: np.ndarray) -> str:
     shift = origin - rows
     text = f"{name} holds rows of {what}"
-    if what != "an earlier run" and len(rows) > 1 and (shift == shift[0]).all():
+    if what in HERE and len(rows) > 1 and (shift == shift[0]).all():
         return text + f", each from {abs(int(shift[0]))} rows {'above' if shift[0] < 0 else 'below'}"
     shown = ", ".join(f"row {int(r)} that of {int(o)}" for r, o in zip(rows[:3], origin[:3]))
     return text + f": {shown}" + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
