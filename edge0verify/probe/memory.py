@@ -174,6 +174,7 @@ def run_child(order: Order | Mapping[str, Any], timeout_s: float) -> tuple[list[
             cwd=here,
             timeout_s=timeout_s,
             folder=here,
+            scratch=True,
         )
         said = []
         for line in done.stdout.read_text(errors="replace").splitlines() if done.stdout.exists() else ():

@@ -40,10 +40,13 @@ class Finished:
         return f"exited with {self.rc}" if self.rc else None
 
 
-def run_command(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, timeout_s: float, folder: Path) -> Finished:
+def run_command(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, timeout_s: float, folder: Path, scratch: bool = False
+) -> Finished:
     """Run `argv` with exactly `env` in `cwd`; its output goes to `folder`/stdout and `folder`/stderr.
 
-    Whatever happens here (an interrupt, a kill), the command and all that it started are ended.
+    Whatever happens here (an interrupt, a kill), the command and all that it started are ended; with `scratch` the folder goes
+    too where this process ends first.
     """
     stdout, stderr = folder / "stdout", folder / "stderr"
     order = {
@@ -53,6 +56,7 @@ def run_command(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, timeo
         "stdout": str(stdout),
         "stderr": str(stderr),
         "timeout_s": timeout_s,
+        "scratch": str(folder) if scratch else None,
     }
     supervisor = subprocess.Popen(
         [sys.executable, "-I", "-S", str(SUPERVISOR)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True

@@ -4,7 +4,8 @@ It stands between the tool and the command so that nothing is left behind howeve
 the command (a daemon that forks twice comes back to it), and it reads the tool's pipe: when that closes, because the
 tool was interrupted or killed, it kills what it started. The time is taken here, round the command alone.
 
-In: one JSON line {argv, env, cwd, stdout, stderr, timeout_s}. Out: one JSON line {rc, wall_s, timed_out, leftover, error}.
+In: one JSON line {argv, env, cwd, stdout, stderr, timeout_s, scratch}. Out: one JSON line {rc, wall_s, timed_out, leftover,
+error}. scratch is a folder that nobody needs when the tool is gone, or null.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import ctypes
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+LINUX = sys.platform.startswith("linux")
+LIBC = ctypes.CDLL(None, use_errno=True) if LINUX else None
 TERM_GRACE_S = 2.0
 SWEEP_S = 10.0
 
@@ -43,7 +47,10 @@ def main() -> None:
         report["error"] = "stopped"
     finally:
         report["leftover"] += sweep()
-    sys.stdout.write(json.dumps(report) + "\n")
+    if report["error"] == "stopped" and order["scratch"] is not None:
+        shutil.rmtree(order["scratch"], ignore_errors=True)
+    with contextlib.suppress(BrokenPipeError):  # a tool that was killed reads no answer
+        os.write(1, (json.dumps(report) + "\n").encode())
 
 
 def _stop(number, frame) -> None:
@@ -55,8 +62,13 @@ def _stop(number, frame) -> None:
 
 def adopt_orphans() -> None:
     """Become the parent of every orphan below this process (Linux); elsewhere the session's group must do."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if LINUX:
+        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_with_the_supervisor() -> None:
+    """In the command's process before it starts: nobody else would end it if the supervisor itself is killed (Linux)."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _run(order: dict, report: dict) -> None:
@@ -70,6 +82,7 @@ def _run(order: dict, report: dict) -> None:
             stdout=out,
             stderr=err,
             start_new_session=True,
+            preexec_fn=end_with_the_supervisor if LINUX else None,
         )
         ended = wait(child, order["timeout_s"])
         if ended == "exit":

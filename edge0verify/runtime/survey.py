@@ -9,12 +9,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from edge0verify.runtime.process import run_command
 from edge0verify.runtime.protocol import Device, DeviceError, Runtime
 
 TIMEOUT_S = 20.0
@@ -41,13 +41,12 @@ def peer_matrix(runtime: Runtime, count: int) -> tuple[tuple[bool | None, ...], 
 
 def survey(name: str, *, count: int | None = None, timeout_s: float = TIMEOUT_S) -> Survey:
     """Ask runtime `name` in a child.  count: of simulated devices."""
-    from edge0verify.runtime.process import run_command
-
     with tempfile.TemporaryDirectory(prefix="edge0verify-survey-") as folder:
         here = Path(folder)
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         argv = [sys.executable, "-m", "edge0verify.runtime.survey", name, *([str(count)] if count else [])]
-        done = run_command(argv, env={**os.environ, "PYTHONPATH": path}, cwd=here, timeout_s=timeout_s, folder=here)
+        env = {**os.environ, "PYTHONPATH": path}
+        done = run_command(argv, env=env, cwd=here, timeout_s=timeout_s, folder=here, scratch=True)
         if done.timed_out:
             return Survey(runtime=name, reason=f"the driver did not answer within {timeout_s:g} s")
         try:
@@ -67,11 +66,13 @@ def with_nvlink(devices: tuple[Device, ...], timeout_s: float) -> tuple[Device, 
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return devices
-    try:
-        text = subprocess.run([tool, "nvlink", "--status"], capture_output=True, text=True, timeout=timeout_s).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return devices
-    links = read_nvlink(text)
+    with tempfile.TemporaryDirectory(prefix="edge0verify-survey-") as folder:
+        here = Path(folder)
+        argv = [tool, "nvlink", "--status"]
+        done = run_command(argv, env=os.environ, cwd=here, timeout_s=timeout_s, folder=here, scratch=True)
+        if done.trouble() is not None:
+            return devices
+        links = read_nvlink(done.stdout.read_text(errors="replace"))
     return tuple(replace(d, peer_link=links.get(d.index)) for d in devices)
 
 

@@ -82,19 +82,41 @@ class TestNothingLeftBehind:
         assert gone(f"sleep\0{mark}")
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-    def test_ending_the_tool_ends_the_command(self, tmp_path, number):
-        mark = f"3{os.getpid()}{int(number)}4"
-        code = (
-            "import pathlib\nfrom edge0verify.runtime.process import run_command\n"
-            f"here = pathlib.Path({str(tmp_path)!r})\n"
-            f"run_command(['/bin/sh', '-c', 'sleep {mark} & sleep {mark}'], env={{'PATH': '/usr/bin:/bin'}}, "
-            "cwd=here, timeout_s=60, folder=here)"
-        )
-        tool = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL)
-        until = time.monotonic() + 15
-        while not running(f"sleep\0{mark}") and time.monotonic() < until:
-            time.sleep(0.02)
-        assert running(f"sleep\0{mark}"), "the command never started"
+    def test_ending_the_tool_ends_the_command_and_its_folder(self, tmp_path, number):
+        mark, scratch = f"3{os.getpid()}{int(number)}4", tmp_path / "scratch"
+        scratch.mkdir()
+        tool = started(scratch, f"sleep {mark} & sleep {mark}", mark)
         tool.send_signal(number)
-        tool.wait(20)
+        _, said = tool.communicate(timeout=20)  # the supervisor shares its stderr, and is done when that is closed
         assert gone(f"sleep\0{mark}")
+        assert not scratch.exists()
+        assert b"BrokenPipe" not in said
+
+    def test_a_folder_stays_where_the_tool_lives(self, tmp_path):
+        done = run_command(["/bin/true"], env={}, cwd=tmp_path, timeout_s=5, folder=tmp_path, scratch=True)
+        assert done.rc == 0
+        assert tmp_path.exists()
+
+    def test_killing_the_supervisor_ends_the_command(self, tmp_path):
+        mark = f"3{os.getpid()}5"
+        tool = started(tmp_path, f"exec sleep {mark}", mark)
+        children = Path(f"/proc/{tool.pid}/task/{tool.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)
+        assert tool.wait(20) == 0  # and the tool goes on
+        assert gone(f"sleep\0{mark}")
+
+
+def started(folder, script, mark):
+    """A process that runs the script in a scratch folder, once the script is at its `sleep mark`."""
+    code = (
+        "import pathlib\nfrom edge0verify.runtime.process import run_command\n"
+        f"here = pathlib.Path({str(folder)!r})\n"
+        f"run_command(['/bin/sh', '-c', {script!r}], env={{'PATH': '/usr/bin:/bin'}}, "
+        "cwd=here, timeout_s=60, folder=here, scratch=True)"
+    )
+    tool = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE)
+    until = time.monotonic() + 15
+    while not running(f"sleep\0{mark}") and time.monotonic() < until:
+        time.sleep(0.02)
+    assert running(f"sleep\0{mark}"), "the command never started"
+    return tool

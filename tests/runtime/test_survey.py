@@ -1,13 +1,16 @@
 """Asking drivers never hangs, and kills nothing."""
 
 import json
+import os
 import time
 
 import pytest
 
 from edge0verify.cli.main import run
 from edge0verify.probe.link import limit, narrow
-from edge0verify.runtime.survey import read_nvlink, survey
+from edge0verify.runtime.protocol import Device
+from edge0verify.runtime.survey import read_nvlink, survey, with_nvlink
+from tests.runtime.test_process import gone
 
 DRIVERS = {
     "hangs": ("import time\ndef cudaGetDeviceCount():\n    time.sleep(600)\n", "did not answer within 1 s"),
@@ -45,6 +48,20 @@ def test_the_command_lists_what_is_here(capsys):
     assert data["sim"]["peers"] == [[None, True], [True, None]]
     assert data["cpu"]["devices"][0]["memory"] > 0
     assert all(s["devices"] or s["reason"] for s in data.values())
+
+
+@pytest.mark.parametrize("script", ["sleep {mark} & sleep {mark}", "head -c 400 /dev/urandom", "exit 3"])
+def test_a_tool_that_hangs_or_babbles_tells_no_link_and_leaves_nothing(script, tmp_path, monkeypatch):
+    mark = f"3{os.getpid()}7"
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\n{script.format(mark=mark)}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    device = Device("cuda", 0, "x", "sm_90", 1, "d")
+    began = time.monotonic()
+    assert with_nvlink((device,), 1.0) == (device,)
+    assert time.monotonic() - began < 10
+    assert gone(f"sleep\0{mark}")
 
 
 def test_nvlink_as_the_tool_prints_it():
