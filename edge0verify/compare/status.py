@@ -56,8 +56,8 @@ def decide(facts: Facts, policy: Policy) -> tuple[str, list[str]]:
     unmatched = limits is None
     limits = limits or Limits(loose_share=policy.loose_share)
     outcomes, reasons = [PASS], []
-    for cause in facts.counts:
-        answer = _answer(cause, facts, limits)
+    answers = [(cause, _answer(cause, facts, limits)) for cause in facts.counts]
+    for cause, answer in sorted(answers, key=lambda one: (FAIL, INCONCLUSIVE, PASS).index(one[1].outcome)):
         outcomes.append(answer.outcome)
         if answer.outcome != PASS or cause in NOTED or (cause == names.CASCADE.name and evidence.earlier):
             reasons.append(_sentence(cause, facts, answer))
@@ -95,6 +95,8 @@ def _answer(cause: str, facts: Facts, limits: Limits) -> Answer:
             return Answer(PASS)
         return Answer(FAIL, side, _at_least("matched", matched))
     outcome = names.CAUSES[cause].outcome
+    if outcome == PASS:                                 # its elements conform, whatever others of the entry do
+        return Answer(PASS)
     return Answer(outcome, side, "no limit excuses it" if outcome == FAIL else "")
 
 

@@ -47,3 +47,16 @@ def test_weights_that_were_read_wrongly(plain, folder, capsys):
     code, found = verdict(capsys, plain, change(plain, folder / "misread.h5", edit), "--stage", "U", "--layer", "3")
     assert code == 1 and "b: the weights' scales are those of the next block (relative L2 error" in reasons(found)
     assert "where quantising the activations makes 0.00" in reasons(found)
+
+
+def test_what_came_in_is_not_said_to_break_the_contract(plain, other, folder, capsys):
+    """One code of a layer that inherits differences is wrong: that leads, and nothing is said against the elements that came in."""
+    def edit(f):
+        codes = f["layers/002/d-xlq/codes"]
+        codes[5, 7] = int(codes[5, 7]) + (1 if codes[5, 7] < 100 else -1)
+
+    code, found = verdict(capsys, plain, change(other, folder / "one.h5", edit), "--stage", "D")
+    (entry,) = (r for r in found["layers"] if r["layer"] == 2 and r["tensor"] == "d-xlq")
+    assert code == 1 and entry["causes"]["cascade"] > 1
+    assert "1 of 6144 codes" in entry["reasons"][0] and "b does not conform" in entry["reasons"][0]
+    assert not any("cascade" in text and "conform" in text for text in entry["reasons"])

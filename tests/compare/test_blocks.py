@@ -272,3 +272,34 @@ class TestShape:
     def test_the_triangle_is_of_values_not_of_codes(self):
         codes = entries(blocks_pair(blocks_side("mmvq"), blocks_side("w11"), oracle=stage_oracle()))["d-xlq"]
         assert 1e-3 < codes.triangle["a_oracle"] < 0.05
+
+
+class TestSumsOfOneSideAlone:
+    """mmq stores no block sums; those of the other side are judged all the same."""
+
+    def sides(self, edit=None, sums=None):
+        x = np.random.default_rng(2).standard_normal((8, 96)).astype(np.float32)
+        if edit is not None:
+            edit(x)
+        a, b = (Side(blocks=quantise(name, x), exact=quantise(name, x), store=name) for name in ("mmq", "mmvq"))
+        if sums is not None:
+            sums(b.blocks.s)
+        return pair(a, b, tensor="d-hq", kind="blocks")
+
+    def test_a_nan_that_both_read_proves_nothing(self):
+        def edit(x):
+            x[3, 40] = np.nan
+
+        found = {r.tensor: r for r in compare(self.sides(edit))}
+        assert {t: r.status for t, r in found.items()} == dict.fromkeys(("d-hq", "d-hq.d", "d-hq.s"), "INCONCLUSIVE")
+        assert found["d-hq.s"].causes["nonfinite"] == 1
+
+    def test_an_overflow_of_the_sum_alone_is_a_fault(self):
+        def sums(s):
+            s[3, 1] = np.inf
+
+        found = {r.tensor: r for r in compare(self.sides(sums=sums))}
+        assert found["d-hq.s"].status == "FAIL" and found["d-hq"].status == "PASS"
+
+    def test_nothing_is_said_where_they_are_right(self):
+        assert [r.tensor for r in compare(self.sides())] == ["d-hq", "d-hq.d"]

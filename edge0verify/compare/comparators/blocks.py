@@ -212,14 +212,16 @@ def elements(evidence: Evidence, part: slice | np.ndarray) -> dict[str, Elements
 
 
 def _one_sided(evidence: Evidence, a: _Part, b: _Part) -> Elements:
-    """Block sums that one side alone stores: the other has none that could be wrong."""
-    has = a if a.sums is not None else b
+    """Block sums that one side alone stores: the other has none that could be wrong. Where its scale is not finite either, a sum
+    that is not finite came from what both sides read."""
+    has, other = (a, b) if a.sums is not None else (b, a)
     assert has.sums is not None and has.blocks.s is not None
     shape = has.blocks.s.shape
-    none = Judged(nonfinite=np.zeros(shape, bool), poison=np.zeros(shape, bool), keeps=np.ones(shape, bool))
+    none = Judged(nonfinite=has.sums.nonfinite & other.dead, poison=np.zeros(shape, bool), keeps=np.ones(shape, bool))
     fine = ~(has.sums.nonfinite | has.sums.poison)
     if has.sums.keeps is not None:
         fine &= has.sums.keeps
+    fine |= none.nonfinite
     values = has.blocks.s.astype(np.float64)
     return _elements(evidence, "sum", fine, a.sums or none, b.sums or none, values, values)
 
