@@ -28,9 +28,12 @@ def command(tuning, engine, arch, hipblaslt, products, as_json) -> int:
       edge0verify doctor
       edge0verify doctor --tuning tables/ --arch gfx1100 --hipblaslt 1.2.2 --product "bf16 48 2560 96 5000"
     """
+    from edge0verify.records.errors import InputError
     from edge0verify.report.findings import findings_text
     from edge0verify.study.doctor import findings
 
+    if tuning is None and engine is None and (arch or hipblaslt or products):
+        raise InputError("--arch, --hipblaslt and --product: expected with --tuning or --engine, found neither")
     if tuning is not None or engine is not None:
         found = _engine_findings(tuning, engine, arch, hipblaslt, products)
     else:

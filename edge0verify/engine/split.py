@@ -61,13 +61,13 @@ def parse_split(text: str, layers: int | None) -> Split:
     """
     parts, runtimes, expected = [], set(), 0
     for word in text.split(","):
-        found = re.fullmatch(r"\s*(\d+)(?:-(\d+))?@([a-z0-9]+(?::\d+)?)\s*", word)
+        found = re.fullmatch(r"\s*(\d+)(?:-(\d+))?@([a-z0-9]+(?::\d+)?)\s*", word, re.ASCII)
         if not found:
             raise InputError(f"--split {text}: expected FIRST-LAST@RUNTIME:DEVICE, found {word!r}")
         first, last = int(found[1]), int(found[2] or found[1])
         if first != expected or last < first:
             raise InputError(f"--split {text}: expected layers from {expected} on, found {word.strip()!r}")
-        runtime, device = parse(found[3])
+        runtime, device = parse(found[3], f"--split {text}:")
         runtimes.add(runtime)
         parts.append(Part(first, last, device))
         expected = last + 1

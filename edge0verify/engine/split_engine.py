@@ -34,6 +34,8 @@ ATTENTION = ("attn_q", "attn_k", "attn_v", "attn_output")
 
 def open_runtime(split: Split, *, knobs: str | None = None, seed: int = 0) -> Runtime:
     """One runtime with all devices of a split.  Raises Absent with the reason where one is not here."""
+    if split.runtime == "cpu":
+        raise InputError(f"--split {split}: expected devices with memory of their own, as sim:0 or cuda:0")
     most = max(split.devices)
     if split.runtime == "sim":
         from edge0verify.runtime.sim import SimRuntime

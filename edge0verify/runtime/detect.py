@@ -8,6 +8,8 @@ from edge0verify.records.errors import InputError
 from edge0verify.runtime import cpu, cuda, gfx11emu, hip, sim
 from edge0verify.runtime.protocol import Detected, Runtime
 
+MOST_SIMULATED = 63
+
 DETECTORS: dict[str, Callable[[], Detected]] = {
     "cpu": cpu.detect,
     "cuda": cuda.detect,
@@ -26,11 +28,13 @@ def detect_all() -> tuple[Detected, ...]:
     return tuple(find() for find in DETECTORS.values())
 
 
-def parse(name: str) -> tuple[str, int]:
-    """('cuda', 0) from 'cuda:0' or 'cuda'.  Raises InputError for a name that no runtime has."""
-    runtime, _, index = name.partition(":")
-    if runtime not in DETECTORS or (index and not index.isdigit()):
-        raise InputError(f"--device {name}: expected one of {', '.join(DETECTORS)}, with :N for device N")
+def parse(name: str, option: str = "--device") -> tuple[str, int]:
+    """('cuda', 0) from 'cuda:0' or 'cuda'.  Raises InputError, which begins with `option`, for a name that no runtime has."""
+    runtime, colon, index = name.partition(":")
+    if runtime not in DETECTORS or (colon and not (index.isascii() and index.isdigit())):
+        raise InputError(f"{option} {name}: expected one of {', '.join(DETECTORS)}, with :N for device N")
+    if runtime == "sim" and int(index or 0) >= MOST_SIMULATED:
+        raise InputError(f"{option} {name}: expected a simulated device from sim:0 to sim:{MOST_SIMULATED - 1}")
     return runtime, int(index or 0)
 
 

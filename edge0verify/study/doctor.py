@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import shutil
 import subprocess
 import sys
@@ -18,15 +17,6 @@ from importlib import metadata
 from edge0verify import __version__
 
 TIMEOUT_S = 20.0
-
-_ASK = """
-import json
-from edge0verify.runtime.detect import DETECTORS
-found = DETECTORS[{name!r}]()
-devices = [] if found.runtime is None else [[str(d), d.name, d.arch, d.driver] for d in found.runtime.devices()]
-print(json.dumps([devices, found.reason]))
-"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -91,29 +81,13 @@ _MEANS = {
 
 def _runtimes(timeout_s: float) -> Iterator[Finding]:
     from edge0verify.runtime.detect import DETECTORS
+    from edge0verify.runtime.survey import survey
 
     for name in DETECTORS:
-        devices, reason = ask(_ASK.format(name=name), timeout_s)
-        text = "; ".join(f"{where} {title} ({arch}, {driver})" for where, title, arch, driver in devices)
+        found = survey(name, timeout_s=timeout_s)
+        text = "; ".join(f"{d} {d.name} ({d.arch}, {d.driver})" for d in found.devices)
         means = _MEANS.get(name, f"comparisons on {name} are INCONCLUSIVE")
-        yield Finding(group="devices", name=name, found=bool(devices), detail=text or str(reason), means=means)
-
-
-def ask(code: str, timeout_s: float) -> tuple[list, str | None]:
-    """(devices, reason) that a program prints as JSON; a crash, a hang or other output is a reason."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL
-        )
-    except subprocess.TimeoutExpired:
-        return [], f"the driver did not answer within {timeout_s:g} s"
-    lines = done.stdout.strip().splitlines()
-    try:
-        devices, reason = json.loads(lines[-1])
-    except (IndexError, ValueError):
-        last = done.stderr.strip().splitlines()
-        return [], f"asking it ended with {done.returncode}: {last[-1] if last else 'no output'}"
-    return devices, reason
+        yield Finding(group="devices", name=name, found=bool(found.devices), detail=text or str(found.reason), means=means)
 
 
 def _clang() -> str | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from edge0verify.records.errors import InputError
 from edge0verify.runtime.builds import binaries, build_options, unsafe_options
-from edge0verify.runtime.tuning import Geometry, Table, is_table, read_table, version_text
+from edge0verify.runtime.tuning import Geometry, Table, is_table, read_table
 from edge0verify.study.doctor import Finding
 
 
@@ -21,7 +21,7 @@ def tuning_findings(
     usable = [table for table in tables if table.refused(arch, version) is None]
     for table in tables:
         refused = table.refused(arch, version)
-        about = f"{table.arch}, hipBLASLt {version_text(table.version)}, {table.rows} rows, {len(table.solutions)} geometries"
+        about = f"{table}, {table.rows} rows, {len(table.solutions)} geometries"
         detail = f"{about}; refused: {refused}" if refused else about
         if refused is None and (arch is None or version is None):
             unknown = " and ".join(
@@ -31,15 +31,24 @@ def tuning_findings(
         means = "an engine ignores the table: its products run by the library's heuristic"
         yield Finding(group="tuning", name=table.path.name, found=refused is None, detail=detail, means=means, required=not usable)
     for geometry, t in products:
-        match = next((m for table in usable if (m := table.find(geometry, t)) is not None), None)
-        name = f"{geometry} T={t}"
-        if match is None:
-            detail = "no entry of that geometry" if usable else "no usable table"
-            means = "falls back to the library's heuristic: other speed, and other bits are possible"
-            yield Finding(group="tuning", name=name, found=False, detail=detail, means=means)
-        else:
-            near = "" if match.exact else f", nearest T {match.t}"
-            yield Finding(group="tuning", name=name, found=True, detail=f"solution {match.solution}{near}", means="")
+        yield _product(usable, geometry, t)
+
+
+def _product(usable: Sequence[Table], geometry: Geometry, t: int) -> Finding:
+    """The solution of a product; of each table where several may be the one that an engine reads."""
+    name = f"{geometry} T={t}"
+    matches = [(table, match) for table in usable if (match := table.find(geometry, t)) is not None]
+    if not matches:
+        detail = "no entry of that geometry" if usable else "no usable table"
+        means = "falls back to the library's heuristic: other speed, and other bits are possible"
+        return Finding(group="tuning", name=name, found=False, detail=detail, means=means)
+    said = {f"{table}": f"solution {m.solution}" + ("" if m.exact else f", nearest T {m.t}") for table, m in matches}
+    if len(matches) == len(usable) == 1:
+        return Finding(group="tuning", name=name, found=True, detail=next(iter(said.values())), means="")
+    each = "; ".join(f"{table}: {solution}" for table, solution in said.items())
+    without = [str(table) for table in usable if str(table) not in said]
+    each += "".join(f"; {table}: no entry" for table in without)
+    return Finding(group="tuning", name=name, found=True, detail=each, means="")
 
 
 def find_tables(place: Path) -> list[Table]:

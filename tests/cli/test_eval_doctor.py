@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import sys
 
-import pytest
-
 from edge0verify.cli.main import run
 from edge0verify.study import doctor
 
@@ -55,18 +53,12 @@ class TestDoctor:
         assert run(["doctor"]) == 0
         assert max(map(len, capsys.readouterr().out.splitlines())) <= 170
 
-    @pytest.mark.parametrize(
-        ("code", "reason"),
-        [
-            ("import time; time.sleep(60)", "did not answer within"),
-            ("import os; os.abort()", "ended with -6"),
-            ("raise RuntimeError('no driver')", "no driver"),
-            ("print('hello')", "ended with 0"),
-        ],
-    )
-    def test_a_driver_that_hangs_or_dies_is_a_reason(self, code, reason):
-        devices, said = doctor.ask(code, 1.0 if "sleep" in code else 20.0)
-        assert devices == [] and reason in said
+    def test_a_driver_that_hangs_is_a_reason(self, tmp_path, monkeypatch):
+        from tests.runtime.test_survey import fake_cuda
+
+        fake_cuda(tmp_path, "import time\ndef cudaGetDeviceCount():\n    time.sleep(600)\n", monkeypatch)
+        found = {f.name: f for f in doctor.findings(timeout_s=1.0) if f.group == "devices"}
+        assert not found["cuda"].found and "did not answer within 1 s" in found["cuda"].detail
 
     def test_what_is_needed_and_missing_ends_with_1(self, monkeypatch, capsys):
         monkeypatch.setitem(sys.modules, "edge0verify.study._oracle", None)

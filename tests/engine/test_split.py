@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from edge0verify.cli.main import run
 from edge0verify.engine import Engine, generate
 from edge0verify.engine.split import MISTAKES, SplitFault, check_uses, parse_split
 from edge0verify.engine.split_engine import SplitEngine, open_runtime
@@ -108,11 +109,21 @@ class TestText:
             "0-2@tpu:0,3-5@tpu:1",
             "5-0@sim:0",
             "0-6@sim:0",
+            "0-2@sim:0,,3-5@sim:1",
+            "0-5@sim:",
+            "0-5@sim:63",
+            "0-5@sim:99999999999999999999",
+            "0-\uff15@sim:0",
         ],
     )
     def test_a_split_that_does_not_fit_is_refused(self, text):
         with pytest.raises(InputError):
             parse_split(text, 6)
+
+    @pytest.mark.parametrize("text", ["0-5@cpu", "0-2@sim:0,3-5@sim:70", "0-5@tpu:1"])
+    def test_the_command_says_so_and_ends_with_2(self, text, capsys):
+        assert run(["probe", "audit", "--split", text]) == 2
+        assert capsys.readouterr().err.startswith(f"edge0verify: --split {text}")
 
     def test_layers_and_drafter_have_their_device(self):
         split = parse_split("0-2@sim:0,3-5@sim:1", 6)

@@ -20,16 +20,19 @@ DRIVERS = {
 }
 
 
+def fake_cuda(folder, code, monkeypatch):
+    """Puts a cuda.bindings.runtime of this text before what is installed; the survey puts the tree it runs from first."""
+    package = folder / "cuda" / "bindings"
+    package.mkdir(parents=True)
+    for path, text in ((folder / "cuda" / "__init__.py", ""), (package / "__init__.py", ""), (package / "runtime.py", code)):
+        path.write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
 @pytest.mark.parametrize("how", DRIVERS)
 def test_a_broken_driver_is_a_reason(how, tmp_path, monkeypatch):
     code, said = DRIVERS[how]
-    package = tmp_path / "cuda" / "bindings"
-    package.mkdir(parents=True)
-    (tmp_path / "cuda" / "__init__.py").write_text("")
-    (package / "__init__.py").write_text("")
-    (package / "runtime.py").write_text(code)
-    # The survey puts the tree it runs from first; the folder of this test stands before what is installed.
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    fake_cuda(tmp_path, code, monkeypatch)
     began = time.monotonic()
     found = survey("cuda", timeout_s=1 if how == "hangs" else 20)
     assert found.devices == ()

@@ -11,6 +11,7 @@ from edge0verify.cli.main import run
 from edge0verify.records.errors import InputError
 from edge0verify.runtime.builds import architectures, build_options, unsafe_options
 from edge0verify.runtime.tuning import Geometry, Match, read_product, read_table, read_version, version_text
+from edge0verify.study.engine_check import find_tables
 
 TABLES = Path(edge0verify.__file__).parent / "data" / "tuning"
 GFX1100 = TABLES / "gfx1100-hipblaslt-100202.txt"
@@ -68,6 +69,15 @@ class TestTable:
         with pytest.raises(InputError, match="line 4"):
             read_table(table(tmp_path, ["f16 1 2 3 4 5", "f16 1 2 3 4 6"]))
 
+    @pytest.mark.parametrize("text", ["bf16 0 2 3 4 5", "bf16 1 2 3 \uff14 5", "bf16 1 2 3 4 \u0665", "bf16 1 2 3 4 0x5"])
+    def test_sizes_are_positive_and_digits_are_digits(self, tmp_path, text):
+        with pytest.raises(InputError, match="line 3"):
+            read_table(table(tmp_path, [text]))
+
+    def test_a_table_without_a_row_is_of_no_use(self, tmp_path):
+        assert read_table(table(tmp_path, [])).refused("gfx1100", 100202) == "it holds no product"
+        assert run(["doctor", "--tuning", str(tmp_path), "--arch", "gfx1100", "--hipblaslt", "1.2.2"]) == 1
+
     @pytest.mark.parametrize(
         "head",
         ["", "STRATA_HIPBLASLT_TUNING_V2 gfx1100 100202", "STRATA_HIPBLASLT_TUNING_V1 gfx1100", "STRATA_HIPBLASLT_TUNING_V1 a b"],
@@ -96,6 +106,22 @@ class TestDoctor:
         shown = capsys.readouterr().out
         assert "solution 541, nearest T 4096" in shown
         assert "no entry of that geometry" in shown
+
+    def test_of_two_tables_that_may_count_each_says_its_solution(self, capsys):
+        """Without the card's architecture nobody knows which one an engine reads."""
+        assert run(["doctor", "--tuning", str(TABLES), "--product", "bf16 48 2560 96 5000"]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "gfx1100, hipBLASLt 1.2.2: solution 541, nearest T 4096; gfx1101, hipBLASLt 1.4.1: solution 2773" in shown
+
+    def test_a_folder_does_not_pass_by_a_table_with_a_broken_head(self, tmp_path):
+        (tmp_path / "gfx1100-hipblaslt-100202.txt").write_text("# ids\nSTRATA_HIPBLASLT_TUNING_V2 gfx1100 100202\n")
+        (tmp_path / "notes-on-hipblaslt.txt").write_text("a\nb\n")
+        with pytest.raises(InputError, match="line 2"):
+            find_tables(tmp_path)
+
+    @pytest.mark.parametrize("words", [["--arch", "gfx1100"], ["--product", "bf16 48 2560 96 1"], ["--hipblaslt", "1.2.2"]])
+    def test_words_about_a_table_need_one(self, words):
+        assert run(["doctor", *words]) == 2
 
     def test_input_errors(self, tmp_path):
         assert run(["doctor", "--tuning", str(tmp_path / "none")]) == 2
