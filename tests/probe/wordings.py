@@ -152,6 +152,8 @@ HEALTHY = [
     "on illegal memory access: abort",
     "out of memory handler installed",
     "fallback kernel: mmvq",
+    "tokenizer: falling back to the default pre-tokenizer",
+    "w11 runs without falling back to mmvq",
     "CUPTI: not loaded",
     "HSA_TOOLS_LIB=",
     "unit test 'detects out of memory' passed",

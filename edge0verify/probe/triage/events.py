@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from edge0verify.probe.triage.lines import Line
 from edge0verify.probe.triage.wording import (
+    ABOUT,
     BEFORE,
     ENGINE,
     FAILURE,
@@ -98,7 +99,7 @@ def engine_events(line: Line, low: str) -> Iterator[Event]:
         if rule.kind in seen or (rule.kind == "memory gone" and seen & MEMORY) or not has(low, rule.words):
             continue
         found = meant(rule.pattern, line.text)
-        if found is not None:
+        if found is not None and (rule.kind not in ABOUT or ABOUT[rule.kind].search(line.text)):
             seen.add(rule.kind)
             yield _event(rule.kind, line, found)
     if not seen and has(low, FAILURE_WORDS):

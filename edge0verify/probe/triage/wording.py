@@ -103,6 +103,13 @@ ENGINE = _rules(
     ("tracing tool", "preload", r"LD_PRELOAD\s*=\s*\S*(?:trac|prof)\S*"),
     ("finished", "exit|return|rc|all done|generated", rf"{_ENDED}0\b|all done|all tokens generated|generated \d+ tokens"),
 )  # fmt: skip
+ABOUT = {
+    "fallback": re.compile(
+        r"kernel|mat-?mul|gem[mv]|mmv?q|w11|blas|backend|\b[cg]pu|cuda|hip|rocm|device|attention|heuristic|quant|wmma|mfma|tuning|shape",
+        re.IGNORECASE,
+    )
+}
+"""Kinds that only count on a line about these: a tokenizer falls back as well."""
 # What no rule explains and still is no healthy line: upper case where lower case is everyday speech.
 FAILURE = re.compile(
     r"\b(?:CUDA|HIP|ROCm|HSA|cuBLAS|hipBLASLt|rocBLAS|NCCL|RCCL)\w* (?:\w+ ){0,2}error\b"
