@@ -41,6 +41,8 @@ class Bias:
     """t-value [K blocks] of the slope on each block's own term; empty where the terms were not given."""
     columns: np.ndarray
     """t-value [M] of the mean z of each column."""
+    column_signs: np.ndarray
+    """t-value [M] of the mean z*sign(t) of each column: one whose values are too large, or too small, in magnitude."""
     mean_square: float
     suspects: int
     """Values with |z| > 12."""
@@ -61,7 +63,7 @@ class Bias:
     @property
     def largest(self) -> float:
         """Largest |t| of all statistics."""
-        every = np.concatenate([[self.mean, self.sign, self.gain], self.blocks, self.columns])
+        every = np.concatenate([[self.mean, self.sign, self.gain], self.blocks, self.columns, self.column_signs])
         return float(np.abs(every).max())
 
     def as_dict(self) -> dict:
@@ -73,8 +75,8 @@ class Bias:
             return {"index": at, "t": float(values[at])}
 
         return {"n": self.n, "tested": self.tested, "mean_t": self.mean, "sign_t": self.sign, "gain_t": self.gain,
-                "block_t": worst(self.blocks), "column_t": worst(self.columns), "mean_z2": self.mean_square,
-                "suspects": self.suspects, "places": [list(p) for p in self.places], "reasons": list(self.reasons)}
+                "block_t": worst(self.blocks), "column_t": worst(self.columns),
+                "column_sign_t": worst(self.column_signs), "mean_z2": self.mean_square, "suspects": self.suspects, "places": [list(p) for p in self.places], "reasons": list(self.reasons)}
 
 
 class BiasTest:
@@ -85,7 +87,7 @@ class BiasTest:
         self._n = self._rows = self._suspects = 0
         self._z = self._zz = self._zs = self._zx = self._xx = 0.0
         self._zb, self._bb = np.zeros(blocks), np.zeros(blocks)
-        self._column = np.zeros((3, columns))  # count, sum z, sum z^2
+        self._column = np.zeros((4, columns))  # count, sum z, sum z^2, sum z*sign(t)
         self._places: list[tuple[int, int, float]] = []
 
     def add(self, y: np.ndarray, spread: Spread) -> None:
@@ -109,11 +111,12 @@ class BiasTest:
             z, inverse, t = np.where(used, z, 0.0), np.where(used, inverse, 0.0), np.where(used, t, 0.0)
             terms = None if terms is None else np.where(used, terms, 0.0)
         square = z * z
-        self._column += used.sum(axis=0), z.sum(axis=0), square.sum(axis=0)
+        signed = z * np.sign(t)
+        self._column += used.sum(axis=0), z.sum(axis=0), square.sum(axis=0), signed.sum(axis=0)
         self._n += int(used.sum())
         self._z += z.sum()
         self._zz += square.sum()
-        self._zs += (z * np.sign(t)).sum()
+        self._zs += signed.sum()
         x = t * inverse
         self._zx += (z * x).sum()
         self._xx += (x * x).sum()
@@ -126,7 +129,7 @@ class BiasTest:
         """Add `rows` rows of which only the sums are known.
 
         totals float64 [7]: count, z, z^2, z*sign(t), z*x, x^2 with x = t/sigma, suspects; blocks [2, blocks]: z*x and x^2 of each
-        term; columns [3, columns]: count, z, z^2; places: (row, column, z) of suspects, rows counted from the first of these.
+        term; columns [4, columns]: count, z, z^2, z*sign(t); places: (row, column, z) of suspects, rows counted from the first of these.
         """
         self._places.extend((self._rows + row, column, z) for row, column, z in places[:_KEPT - len(self._places)])
         self._rows += rows
@@ -141,19 +144,17 @@ class BiasTest:
     def result(self) -> Bias:
         """Statistics of all that was added, with the reasons to call it biased."""
         n = self._n
-        count, total, square = self._column
+        count, *sums = self._column
         if n < 2:
             none = np.zeros(0)
-            return Bias(n=n, mean=0.0, sign=0.0, gain=0.0, blocks=none, columns=none, mean_square=float("nan"),
+            return Bias(n=n, mean=0.0, sign=0.0, gain=0.0, blocks=none, columns=none, column_signs=none, mean_square=float("nan"),
                         suspects=self._suspects, places=tuple(self._places))
         deviation = np.sqrt(max(self._zz / n - (self._z / n) ** 2, 1e-12))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            own = np.sqrt(np.maximum(square / count - (total / count) ** 2, 0.0))
-            # A quiet column must not look loud for having few rows: its spread counts as at least the tensor's.
-            columns = np.where(count >= _FEWEST_ROWS, total / np.sqrt(count) / np.maximum(own, deviation), 0.0)
+        total, square, signed = sums
+        columns, column_signs = (_columns_t(t, square, count, deviation) for t in (total, signed))
         found = {"n": n, "mean": _mean_t(self._z, self._zz, n), "sign": _mean_t(self._zs, self._zz, n),
                      "gain": float(_slope_t(self._zx, self._xx, self._zz, n)), "blocks": _slope_t(self._zb, self._bb, self._zz, n),
-                     "columns": columns, "mean_square": self._zz / n, "suspects": self._suspects, "places": tuple(self._places)}
+                     "columns": columns, "column_signs": column_signs, "mean_square": self._zz / n, "suspects": self._suspects, "places": tuple(self._places)}
         return Bias(**found, reasons=tuple(_reasons(**found)) if n >= FEWEST else ())
 
 
@@ -161,6 +162,14 @@ def _mean_t(total: float, square: float, n: int) -> float:
     """t-value of a mean from the sum and the sum of squares of n values."""
     variance = max(square / n - (total / n) ** 2, 1e-12)
     return float(total / np.sqrt(n * variance))
+
+
+def _columns_t(total: np.ndarray, square: np.ndarray, count: np.ndarray, deviation: float) -> np.ndarray:
+    """t-value of the mean of each column from its sum, sum of squares and count; 0 where it has few rows."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        own = np.sqrt(np.maximum(square / count - (total / count) ** 2, 0.0))
+        # A quiet column must not look loud for having few rows: its spread counts as at least the tensor's.
+        return np.where(count >= _FEWEST_ROWS, total / np.sqrt(count) / np.maximum(own, deviation), 0.0)
 
 
 def _slope_t(zx, xx, zz: float, n: int):
@@ -171,12 +180,13 @@ def _slope_t(zx, xx, zz: float, n: int):
         return np.where(xx > 0, zx / np.sqrt(xx * residual), 0.0)
 
 
-def _reasons(*, n, mean, sign, gain, blocks, columns, mean_square, suspects, places):
+def _reasons(*, n, mean, sign, gain, blocks, columns, column_signs, mean_square, suspects, places):
     """The statistics that are out of limits, in words.  A NaN is out of limits."""
     for value, what in ((mean, "mean of z"), (sign, "mean of z*sign(t): rounding is directed"), (gain, "gain of the whole result")):
         if not abs(value) <= LIMIT_T:
             yield f"{what}, t = {value:.1f}"
-    for values, what in ((blocks, "slope on K block"), (columns, "mean of column")):
+    of_columns = ((columns, "mean of column"), (column_signs, "mean of z*sign(t) of column"))
+    for values, what in ((blocks, "slope on K block"), *of_columns):
         if len(values) and not np.abs(values).max() <= LIMIT_T:
             at = int(np.abs(values).argmax())
             yield f"{what} {at}, t = {values[at]:.1f} ({int((np.abs(values) > LIMIT_T).sum())} beyond {LIMIT_T:g})"

@@ -121,7 +121,7 @@ def expert_sum_test(
 
 
 def _sums(terms: int, columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return np.zeros(7), np.zeros((2, terms)), np.zeros((3, columns))
+    return np.zeros(7), np.zeros((2, terms)), np.zeros((4, columns))
 
 
 def _take(value, rows: np.ndarray | None):

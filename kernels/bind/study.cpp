@@ -253,7 +253,7 @@ void expert_sum(In<double> t, In<double> s, In<float> w, Out<double> out_t, Out<
     });
 }
 
-// Where the sums of the bias test go: [7] counts and totals, [2, terms], [3, columns].
+// Where the sums of the bias test go: [7] counts and totals, [2, terms], [4, columns].
 struct SumsOut {
     Out<double> totals, blocks, columns;
 };
@@ -261,7 +261,7 @@ struct SumsOut {
 void need_sums(const SumsOut& out, int64_t terms, int64_t columns) {
     need(out.totals.ndim() == 1 && out.totals.shape(0) == 7, "totals: expected [7], found " + shape(out.totals));
     need_matrix(out.blocks, "blocks", 2, terms);
-    need_matrix(out.columns, "columns", 3, columns);
+    need_matrix(out.columns, "columns", 4, columns);
 }
 
 // Adds the parts in their order, so that no number depends on threads, and returns the places of suspects.
@@ -279,6 +279,7 @@ std::vector<std::tuple<int64_t, int64_t, double>> add_up(const std::vector<BiasS
             column[c] += s.column_n[c];
             column[columns + c] += s.column_z[c];
             column[2 * columns + c] += s.column_zz[c];
+            column[3 * columns + c] += s.column_zs[c];
         }
         for (const Place& p : s.places) places.emplace_back(p.row, p.column, p.z);
     }

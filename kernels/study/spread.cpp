@@ -110,6 +110,7 @@ struct Tile {
             to.column_n[column + i] += n[i];
             to.column_z[column + i] += z[i];
             to.column_zz[column + i] += zz[i];
+            to.column_zs[column + i] += zs[i];
             for (int64_t b = 0; b < blocks; ++b) {
                 to.zb[b] += zb[b][i];
                 to.bb[b] += bb[b][i];
@@ -138,6 +139,7 @@ void start(BiasSums& s, int64_t blocks, int64_t columns) {
     s.column_n.assign(columns, 0);
     s.column_z.assign(columns, 0);
     s.column_zz.assign(columns, 0);
+    s.column_zs.assign(columns, 0);
 }
 
 struct Row {

@@ -22,7 +22,7 @@ struct Place {
 struct BiasSums {
     double n = 0, z = 0, zz = 0, zs = 0, zx = 0, xx = 0, suspects = 0;
     std::vector<double> zb, bb;                          // [blocks]
-    std::vector<double> column_n, column_z, column_zz;   // [columns]
+    std::vector<double> column_n, column_z, column_zz, column_zs;   // [columns]
     std::vector<Place> places;                           // some of the suspects
 };
 

@@ -55,7 +55,7 @@ class TestBiased:
         bias = only(with_test("mmvq"), with_test("w11", every_seventh)).bias
         assert set(bias) == {"a", "b"}
         for side in bias.values():
-            assert {"mean_t", "sign_t", "gain_t", "block_t", "column_t", "mean_z2", "suspects", "n"} <= set(side)
+            assert {"mean_t", "sign_t", "gain_t", "block_t", "column_t", "column_sign_t", "mean_z2", "suspects", "n"} <= set(side)
         assert abs(bias["b"]["mean_t"]) > 6 > abs(bias["a"]["mean_t"])
 
     def test_suspect_values_are_counted(self):

@@ -99,6 +99,8 @@ HIDDEN = {
     "scale of one block off by 2^-18": (lambda s: again(s, dw_factor=one_block_wide(s)), "K block 5"),
     "every 7th row one ulp up": (every_seventh, "mean of z"),
     "one column one ulp up": (lambda s: np.where(np.arange(64) == 17, np.nextafter(s.y, UP), s.y), "column 17"),
+    "one column too large in magnitude": (lambda s: np.where(np.arange(64) == 17, np.nextafter(s.y, np.copysign(UP, s.y)), s.y),
+                                          "z*sign(t) of column 17"),
     "too exact": (lambda s: s.oracle[0].astype(f32), "z^2"),
 }
 IN_ORDER = [(v, f) for v in ("mmvq", "mmq", "w11") for f in HIDDEN]
@@ -143,7 +145,8 @@ def test_chunks_do_not_matter():
     s = scene("D", "mmq")
     one, many = judge(s, s.y), judge(s, s.y, chunk=rows_per_chunk(s.weights) % 50 + 7)
     assert one.n == many.n and abs(one.gain - many.gain) < 1e-9
-    assert np.allclose(one.columns, many.columns, rtol=1e-9) and np.allclose(one.blocks, many.blocks, rtol=1e-6, atol=1e-9)
+    assert np.allclose(one.columns, many.columns, rtol=1e-9) and np.allclose(one.column_signs, many.column_signs, rtol=1e-9)
+    assert np.allclose(one.blocks, many.blocks, rtol=1e-6, atol=1e-9)
 
 
 def test_too_few_values_give_no_verdict():

@@ -75,7 +75,7 @@ def by_numpy(r):
 
 def agree(a, b):
     assert a.n == b.n and a.suspects == b.suspects and len(a.reasons) == len(b.reasons)
-    for field in ("mean", "sign", "gain", "blocks", "columns", "mean_square"):
+    for field in ("mean", "sign", "gain", "blocks", "columns", "column_signs", "mean_square"):
         np.testing.assert_allclose(getattr(a, field), getattr(b, field), rtol=1e-8, atol=1e-10)
 
 

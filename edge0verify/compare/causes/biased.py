@@ -18,6 +18,7 @@ STATISTICS = {
     "gain_t": "gain of the whole result",
     "block_t": "slope on K block",
     "column_t": "mean of column",
+    "column_sign_t": "mean of z*sign(t) of column",
 }
 
 
@@ -36,7 +37,7 @@ def plan(evidence: Evidence) -> bool:
 
 
 def statistics(bias: Bias | Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The five statistics, mean z^2 and suspects of one side as plain values."""
+    """The statistics, mean z^2 and suspects of one side as plain values."""
     if bias is None:
         return None
     return dict(bias.as_dict() if isinstance(bias, Bias) else bias)
@@ -58,7 +59,7 @@ def _side(name: str, stats: Mapping[str, Any], limits: Limits) -> Biased | None:
     said: list[str] = []
     widest: dict[str, float] = {}
     for key, what in STATISTICS.items():
-        value = stats[key]
+        value = stats.get(key)
         if value is None:
             continue
         at, t = (f" {value['index']}", value["t"]) if isinstance(value, Mapping) else ("", value)

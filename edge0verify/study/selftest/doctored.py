@@ -204,6 +204,18 @@ def one_stale(n: int, rng: np.random.Generator) -> np.ndarray:
     return order
 
 
+def left_out(first: int) -> Doctor:
+    """U without the values from `first` on along its inner dimension."""
+
+    def apply(outputs: Tensors, rng, inputs) -> Tensors:
+        tensor = scenes.model().tensor("latent_up.weight")
+        x, w = outputs["u-ylq"].values()[:, first:], tensor.values().astype(np.float64)[:, first:]
+        outputs["u"] -= (x @ w.T).astype(np.float32)
+        return outputs
+
+    return apply
+
+
 def tail_of(tile: int) -> Callable[[np.ndarray], slice]:
     return lambda array: slice(len(array) // tile * tile, None)
 
@@ -277,11 +289,13 @@ DOCTORED: tuple[Doctored, ...] = (
         "scales-swizzled", "D", "d-xlq", "structured", blocks("d-xlq", d=exchanged(slice(0, 4), slice(4, 8))), "scales by halves"
     ),
     _fault("codes-negated", "A", "a-h", "structured", blocks("a-h", codes=scaled(slice(None), -1)), "codes with the other sign"),
+    _fault("k-split-inside-a-block", "U", "u", "structured", left_out(144), "a k-split's second part, from value 144, not added"),
     _fault("one-row-halved", "A", "a-yl", "structured", rows("a-yl", scaled(100, 0.5)), "one token under half the scale"),
     # biased
     _fault("last-bit-cleared", "D", "d-xl", "biased", rows("d-xl", cleared_last_bit), "the last bit of each row value cleared"),
     _fault("all-one-ulp-up", "U", "u", "biased", rows("u", ulp_up(slice(None))), "each row value one ulp up"),
     _fault("column-one-ulp-up", "U", "u", "biased", rows("u", ulp_toward_plus((slice(None), 40))), "one column one ulp up"),
+    _fault("column-too-large", "U", "u", "biased", rows("u", ulp_up((slice(None), 40))), "one column one ulp up in magnitude"),
     # unexplained
     _fault(
         "exponent-bits", "U", "u", "unexplained", rows("u", scattered(1e-3, flipped_exponent)), "exponent bits flipped at random"
