@@ -21,6 +21,8 @@ LIMIT_Z = 12.0
 """A single |z| above this is `suspect`."""
 FEWEST = 10_000
 """Values below which no verdict is given."""
+NOTHING = 2.0**-220
+"""A variance up to this says that nothing was rounded: every partial result is zero (weights or activations that are all zero)."""
 _FEWEST_ROWS = 8  # a column mean over fewer rows says nothing
 _KEPT = 64  # suspect places that are remembered
 
@@ -30,7 +32,7 @@ class Bias:
     """Outcome for one tensor of one layer."""
 
     n: int
-    """Values tested; zero-variance and non-finite ones are left out."""
+    """Values tested; those without any rounding (see `NOTHING`) and non-finite ones are left out."""
     mean: float
     """t-value of mean z."""
     sign: float
@@ -102,6 +104,7 @@ class BiasTest:
         off = np.isfinite(y) & np.isfinite(t) & ~np.isfinite(z) & (y != t)  # no rounding is declared, yet it differs
         used = np.isfinite(z) & np.isfinite(inverse)
         wild = (np.abs(np.where(used, z, 0.0)) > LIMIT_Z) | off
+        used &= variance > NOTHING
         if wild.any():
             self._suspects += int(wild.sum())
             for row, column in np.argwhere(wild)[:_KEPT - len(self._places)]:

@@ -17,6 +17,7 @@ typedef float vf __attribute__((vector_size(4 * L)));
 constexpr double kSuspect = 12;
 constexpr size_t kKept = 64;                      // suspect places remembered of each run
 constexpr double kUnit = 0x1p-46 / 12;            // variances are summed in units of (2^-23)^2/12
+constexpr double kNothing = 0x1p-220;             // a variance up to this: every partial result is zero, nothing was rounded
 constexpr int64_t kExponent = 0x7ff0000000000000;
 
 inline vd only(vd x, vl mask) { return (vd)((vl)x & mask); }
@@ -74,14 +75,16 @@ struct Tile {
         vl used = finite(value) & finite(inverse) & live;
         // A difference where no operation rounds cannot be scaled, and is a suspect.
         const vl off = live & finite(y) & finite(t) & ~finite(value) & (y != t);
+        const vd seen = only(value, used);
+        const vl wild = off | (seen > kSuspect) | (seen < -kSuspect);
+        used &= variance * kUnit > kNothing;
         value = only(value, used);
         inverse = only(inverse, used);
         t = only(t, used);
-        const vl wild = off | (value > kSuspect) | (value < -kSuspect);
         for (int i = 0; i < L; ++i)
             if (wild[i]) {
                 suspects[i] += 1;
-                if (to.places.size() < kKept) to.places.push_back({row, column + i, off[i] ? INFINITY : value[i]});
+                if (to.places.size() < kKept) to.places.push_back({row, column + i, off[i] ? INFINITY : seen[i]});
             }
         const vd one = vd{} + 1.0;
         n += only(one, used);
