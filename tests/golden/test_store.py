@@ -170,13 +170,13 @@ class TestKill:
                 [sys.executable, "-c", WRITER, str(folder), str(kill * 1000)], cwd=ROOT, stdout=subprocess.PIPE, text=True
             )
             first = process.stdout.readline()
-            time.sleep(chance.random() * 0.06)
+            time.sleep(chance.random() * 0.2)
             process.send_signal(signal.SIGKILL)
             rest, _ = process.communicate()
             lines = [line for line in (first + rest).splitlines(keepends=True) if line.endswith("\n")]
             told += [tuple(line.split()) for line in lines]
             _holds(Store(folder), told)
-        assert sum(line[0] == "accepted" for line in told) >= (200 if slow else 10) / 2
+        assert sum(line[0] == "accepted" for line in told) >= (200 if slow else 10) / 3
 
     def test_two_writers_at_once_lose_nothing(self, tmp_path):
         folder = tmp_path / "s"
