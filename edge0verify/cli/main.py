@@ -30,6 +30,7 @@ COMMANDS = {
     "eval": "put the embedded questions to the model",
     "doctor": "what is built and found here, and what each absence means",
     "kernel": "test one kernel alone, built in or from a shared library",
+    "layout": "decoded weights beside the originals: the mistake that fits",
     "selftest": "try the suite on planted faults and legitimate changes",
     "prove": "check the claims that kernels rest on, over all codes",
     "list": "list variants, devices, prompts",

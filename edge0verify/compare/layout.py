@@ -64,7 +64,7 @@ def diagnose(found: np.ndarray, reference: np.ndarray, *, fmt: str | None = None
     if found.ndim != 2 or found.shape != reference.shape:
         raise InputError(f"layout: expected the reference's shape {list(reference.shape)}, found {list(found.shape)}")
     error, expected = relative(found, reference), None if fmt is None else expected_loss(fmt, reference)
-    if expected is not None and error <= _allowed(error, expected):
+    if error == 0 or (expected is not None and error <= _allowed(error, expected)):
         return Layout(error, expected, None, None)
     best: tuple[float, str] | None = None
     for name, undo in _hypotheses(found, reference, fmt, raw):

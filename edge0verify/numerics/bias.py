@@ -77,8 +77,9 @@ class Bias:
             return {"index": at, "t": float(values[at])}
 
         return {"n": self.n, "tested": self.tested, "mean_t": self.mean, "sign_t": self.sign, "gain_t": self.gain,
-                "block_t": worst(self.blocks), "column_t": worst(self.columns),
-                "column_sign_t": worst(self.column_signs), "mean_z2": self.mean_square, "suspects": self.suspects, "places": [list(p) for p in self.places], "reasons": list(self.reasons)}
+                "block_t": worst(self.blocks), "column_t": worst(self.columns), "column_sign_t": worst(self.column_signs),
+                "mean_z2": self.mean_square, "suspects": self.suspects, "places": [list(p) for p in self.places],
+                "reasons": list(self.reasons)}
 
 
 class BiasTest:
@@ -132,7 +133,8 @@ class BiasTest:
         """Add `rows` rows of which only the sums are known.
 
         totals float64 [7]: count, z, z^2, z*sign(t), z*x, x^2 with x = t/sigma, suspects; blocks [2, blocks]: z*x and x^2 of each
-        term; columns [4, columns]: count, z, z^2, z*sign(t); places: (row, column, z) of suspects, rows counted from the first of these.
+        term; columns [4, columns]: count, z, z^2, z*sign(t); places: (row, column, z) of suspects, rows counted from the first of
+        these.
         """
         self._places.extend((self._rows + row, column, z) for row, column, z in places[:_KEPT - len(self._places)])
         self._rows += rows
@@ -157,7 +159,8 @@ class BiasTest:
         columns, column_signs = (_columns_t(t, square, count, deviation) for t in (total, signed))
         found = {"n": n, "mean": _mean_t(self._z, self._zz, n), "sign": _mean_t(self._zs, self._zz, n),
                      "gain": float(_slope_t(self._zx, self._xx, self._zz, n)), "blocks": _slope_t(self._zb, self._bb, self._zz, n),
-                     "columns": columns, "column_signs": column_signs, "mean_square": self._zz / n, "suspects": self._suspects, "places": tuple(self._places)}
+                     "columns": columns, "column_signs": column_signs, "mean_square": self._zz / n, "suspects": self._suspects,
+                     "places": tuple(self._places)}
         return Bias(**found, reasons=tuple(_reasons(**found)) if n >= FEWEST else ())
 
 

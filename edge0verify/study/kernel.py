@@ -326,7 +326,8 @@ def largest_t(bias: dict | None) -> float | None:
     """Largest |t| of a bias test's statistics."""
     if bias is None:
         return None
-    every = [bias["mean_t"], bias["sign_t"], bias["gain_t"], *(bias[k]["t"] for k in ("block_t", "column_t", "column_sign_t") if bias[k])]
+    worst = (bias[key] for key in ("block_t", "column_t", "column_sign_t"))
+    every = [bias["mean_t"], bias["sign_t"], bias["gain_t"], *(found["t"] for found in worst if found)]
     return max(map(abs, every))
 
 
