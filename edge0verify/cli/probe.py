@@ -109,7 +109,7 @@ def memory(devices, knobs, seed, timeout_s, json_to, max_size, kinds) -> int:
     \b
     Exit code: 0 PASS, 1 FAIL, 2 input error, 3 INCONCLUSIVE (no pair of devices, or an operation that could not be tried).
     """
-    from edge0verify.probe.memory import Request, probe
+    from edge0verify.probe.memory import Request, absent, probe
     from edge0verify.probe.patterns import SIZES
     from edge0verify.probe.text import memory_text
     from edge0verify.probe.types import KINDS
@@ -120,7 +120,8 @@ def memory(devices, knobs, seed, timeout_s, json_to, max_size, kinds) -> int:
         raise InputError(f"--memory {wrong[0]}: expected one of {', '.join(KINDS)}")
     machine, found = _machine(devices, knobs, seed)
     if not found.devices:
-        return _absent(found, json_to)
+        report = absent(_why(found))
+        return _show(report, memory_text(report), json_to)
     sizes = tuple(n for n in SIZES if n < largest) + (largest,)
     request = Request(machine=machine, sizes=sizes, kinds=kinds or KINDS, seed=seed, timeout_s=timeout_s)
     with progress_bar() as progress:
@@ -140,11 +141,12 @@ def capture(devices, knobs, seed, timeout_s, json_to) -> int:
       edge0verify probe capture --devices sim:1
       edge0verify probe capture --devices sim:1 --knobs capture=lax --seed 3
     """
-    from edge0verify.probe.capture import capture_text, probe_capture
+    from edge0verify.probe.capture import capture_text, conclude, probe_capture
 
     machine, found = _machine(devices, knobs, seed)
     if not found.devices:
-        return _absent(found, json_to)
+        report = conclude(f"{machine.runtime}:0", (), _why(found))
+        return _show(report, capture_text(report), json_to)
     with progress_bar() as progress:
         report = probe_capture(machine, 0, timeout_s=timeout_s, progress=progress)
     return _show(report, capture_text(report), json_to)
@@ -187,16 +189,5 @@ def _show(report, text: str, json_to: str | None) -> int:
     return report.exit_code
 
 
-def _absent(found, json_to: str | None) -> int:
-    import json
-
-    from edge0verify.probe.memory import SCHEMA
-    from edge0verify.records import status as statuses
-
-    why = found.reason or f"{found.runtime}: no device"
-    if json_to != "-":
-        click.echo(f"{statuses.INCONCLUSIVE}: {why}")
-    if json_to is not None:
-        data = {"schema": SCHEMA, "status": statuses.INCONCLUSIVE, "reasons": [why], "devices": [], "rows": [], "findings": []}
-        options.write_text(json_to, json.dumps(data, indent=1) + "\n")
-    return statuses.EXIT_INCONCLUSIVE
+def _why(found) -> str:
+    return found.reason or f"{found.runtime}: no device"

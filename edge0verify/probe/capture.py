@@ -25,6 +25,7 @@ from edge0verify.runtime.protocol import Buffer, DeviceError, Runtime
 SCHEMA = "edge0verify.capture-probe/1"
 BYTES = 8192
 RIGHT, REFUSED, AT_END, SILENT = "replays right", "refused", "breaks the capture", "breaks silently"
+NOT_TRIED = "not tried"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ class Scene:
     def __init__(self, runtime: Runtime, device: int) -> None:
         self.runtime, self.device = runtime, device
         self.module = runtime.load(device, SOURCE)
-        self.stream, self.other = runtime.stream(device), runtime.stream(device)
+        self.stream = runtime.stream(device)
         self.first, self.middle, self.last = (runtime.allocate(device, BYTES) for _ in range(3))
         self.mapped = runtime.allocate_mapped(device, BYTES)
         self.host = np.zeros(BYTES, np.uint8)
@@ -123,10 +124,14 @@ OPERATIONS = (
 )
 
 
-def run_operation(runtime: Runtime, device: int, operation: Operation) -> Answer:
-    """Capture it, replay it on two other inputs, judge."""
-    scene = Scene(runtime, device)
-    scene.feed(1)
+def run_operation(runtime: Runtime, device: int, operation: Operation, begun: Callable[[], None] = lambda: None) -> Answer:
+    """Capture it, replay it on two other inputs, judge.  begun: called when all is ready and the capture begins."""
+    try:
+        scene = Scene(runtime, device)
+        scene.feed(1)
+    except DeviceError as error:
+        return not_tried(operation, str(error))
+    begun()
     try:
         runtime.begin_capture(scene.stream)
         scene.move(scene.first, scene.middle)
@@ -162,6 +167,11 @@ def _leave(runtime: Runtime, scene: Scene) -> None:
         runtime.end_capture(scene.stream)
 
 
+def not_tried(operation: Operation, why: str) -> Answer:
+    """The answer where it never came to a capture."""
+    return Answer(operation=operation.name, rule=operation.rule, outcome=NOT_TRIED, status=statuses.INCONCLUSIVE, why=why)
+
+
 def _answer(operation: Operation, outcome: str, why: str = "", error: DeviceError | None = None) -> Answer:
     loud = outcome == operation.rule or (operation.rule == REFUSED and outcome == AT_END)
     detail = None if error is None else {"call": error.call, "code": error.code, "name": error.name}
@@ -182,7 +192,10 @@ def probe_capture(machine: Machine, device: int, *, timeout_s: float = 60.0, pro
         if absent is not None:
             return conclude(name, (), absent)
         found = next((Answer(**line["answer"]) for line in said if "answer" in line), None)
-        answers.append(found or _answer(operation, SILENT, f"accepted, and then the process {trouble or 'ended early'}"))
+        ended = f"the process {trouble or 'ended early'}"
+        if found is None and any("begin" in line for line in said):
+            found = _answer(operation, SILENT, f"accepted, and then {ended}")
+        answers.append(found or not_tried(operation, ended))
     return conclude(name, answers)
 
 
@@ -211,7 +224,8 @@ def conclude(device: str, answers: Sequence[Answer], absent: str | None = None) 
         return CaptureReport(device=device, status=statuses.INCONCLUSIVE, reasons=(absent or "nothing ran",), answers=())
     bad = [f"{a.operation}: {a.outcome}" for a in answers if a.status == statuses.FAIL]
     status = statuses.FAIL if bad else statuses.worst_status(a.status for a in answers)
-    return CaptureReport(device=device, status=status, reasons=tuple(bad), answers=tuple(answers))
+    open_why = () if bad else dict.fromkeys(a.why for a in answers if a.status == statuses.INCONCLUSIVE)
+    return CaptureReport(device=device, status=status, reasons=(*bad, *open_why), answers=tuple(answers))
 
 
 def capture_text(report: CaptureReport) -> str:

@@ -35,6 +35,7 @@ def open_machine(machine: Machine) -> Runtime:
 
 
 def say(**line: object) -> None:
+    """A line of JSON, out at once."""
     print(json.dumps(line), flush=True)
 
 
@@ -48,11 +49,12 @@ def run_capture(order: dict) -> None:
         say(absent=str(error))
         return
     operation = next(o for o in OPERATIONS if o.name == order["capture"])
-    say(begin=operation.name)
-    say(answer=asdict(run_operation(runtime, order["device"], operation)))
+    answer = run_operation(runtime, order["device"], operation, lambda: say(begin=operation.name))
+    say(answer=asdict(answer))
 
 
 def main() -> None:
+    """Do what the order in the file of the first argument asks."""
     data = json.loads(Path(sys.argv[1]).read_text())
     if "capture" in data:
         run_capture(data)

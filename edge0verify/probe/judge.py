@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from edge0verify.probe.link import narrow
-from edge0verify.probe.types import CONTROL, NO_HOST_ATOMICS, OWN_MEMSET, Finding, Row
+from edge0verify.probe.types import CONTROL, NO_HOST_ATOMICS, Finding, Row
 from edge0verify.records import status as statuses
 from edge0verify.runtime.protocol import Device
 
@@ -124,7 +124,3 @@ def judge(rows: Sequence[Row]) -> tuple[str, tuple[str, ...]]:
     if open_rows:
         return statuses.INCONCLUSIVE, tuple(dict.fromkeys(r.why for r in open_rows))
     return statuses.PASS, ()
-
-
-def is_control(row: Row) -> bool:
-    return row.operation in (CONTROL, OWN_MEMSET)

@@ -17,7 +17,7 @@ from edge0verify.probe.patterns import SIZES
 from edge0verify.probe.types import KINDS, OPERATIONS, Cell, Finding, Machine, Order, Row
 from edge0verify.records import status as statuses
 from edge0verify.records.errors import InputError
-from edge0verify.runtime.detect import DETECTORS
+from edge0verify.runtime.detect import DETECTORS, MOST_SIMULATED
 from edge0verify.runtime.process import run_command
 from edge0verify.runtime.protocol import Device
 
@@ -77,7 +77,8 @@ def read_devices(text: str | None) -> Machine | None:
     if text is None:
         return None
     runtime, colon, count = text.partition(":")
-    if runtime not in DETECTORS or (colon and not count.isdigit()) or (runtime == "sim" and not 1 <= int(count or 2) <= 63):
+    known = runtime in DETECTORS and runtime != "cpu" and (not colon or (count.isascii() and count.isdigit()))
+    if not known or (runtime == "sim" and not 1 <= int(count or 2) <= MOST_SIMULATED):
         raise InputError(f"--devices {text}: expected cuda, hip or sim:N with N devices")
     return Machine(runtime=runtime, devices=int(count) if count else 2 if runtime == "sim" else 0)
 
@@ -108,6 +109,11 @@ def probe(request: Request, devices: Sequence[Device], progress: Callable[[str, 
     if progress is not None:
         progress("probing", len(todo), len(todo))
     return conclude(rows, devices, request)
+
+
+def absent(why: str) -> Report:
+    """The report where no device is here."""
+    return Report(status=statuses.INCONCLUSIVE, reasons=(why,), devices=(), rows=(), findings=())
 
 
 def conclude(rows: Sequence[Row], devices: Sequence[Device], request: Request | None = None) -> Report:

@@ -48,8 +48,8 @@ def memory_text(report: Report) -> str:
     if report.rows:
         heads = ("reader <- owner", "memory", "peer", "operation", "answer", "GB/s", "limit", "us", "why")
         lines += ["", tabulate([_row(r) for r in report.rows], headers=heads, tablefmt="plain", disable_numparse=True)]
-    lines += (
-        ["", *(f"{'FAULT' if f.decides else 'note'}  {f.cause}: {f.text}" for f in report.findings)] if report.findings else [""]
-    )
+    if lines:
+        lines.append("")
+    lines += [f"{'FAULT' if f.decides else 'note'}  {f.cause}: {f.text}" for f in report.findings]
     lines.append(f"{report.status}: {'; '.join(report.reasons) or 'every operation that the rules allow came out right'}")
     return "\n".join(lines)

@@ -128,13 +128,14 @@ class TestCommand:
         assert json.loads(capsys.readouterr().out)["reasons"][0]
         assert run(["probe", "memory", "--devices", "sim:1"]) == 3
         assert "a pair of devices is needed" in capsys.readouterr().out
-        assert run(["probe", "capture", "--devices", "hip"]) == 3
+        assert run(["probe", "capture", "--devices", "hip", "--json", "-"]) == 3
+        assert json.loads(capsys.readouterr().out)["schema"] == "edge0verify.capture-probe/1"
         assert run(["probe", "audit", "--split", "0-2@hip:0,3-5@hip:1"]) == 3
 
     @pytest.mark.parametrize(
         "words",
         [
-            ["--devices", "sim:0"], ["--devices", "tpu"], ["--devices", "sim:2", "--knobs", "peer=maybe"],
+            ["--devices", "sim:0"], ["--devices", "cpu"], ["--devices", "tpu"], ["--devices", "sim:2", "--knobs", "peer=maybe"],
             ["--devices", "cuda", "--knobs", "peer=off"],
             ["--devices", "sim:2", "--max-size", "lots"], ["--devices", "sim:2", "--memory", "tape"],
         ],

@@ -5,8 +5,8 @@
 
 import pytest
 
-from edge0verify.probe.capture import OPERATIONS, RIGHT, SILENT, run_operation
-from edge0verify.probe.types import KINDS
+from edge0verify.probe.capture import NOT_TRIED, OPERATIONS, RIGHT, SILENT, probe_capture, run_operation
+from edge0verify.probe.types import KINDS, Machine
 from edge0verify.records.status import FAIL, INCONCLUSIVE, PASS
 from edge0verify.runtime.sim import SimRuntime
 from edge0verify.runtime.sim_knobs import FORBIDDEN, parse_knobs
@@ -87,3 +87,11 @@ def test_capture_has_no_complaint_about_a_strict_driver():
         answers = capture("", seed)
         assert all(a.status == PASS for a in answers.values())
         assert all(answers[o.name].outcome == o.rule for o in OPERATIONS if o.rule == RIGHT)
+
+
+def test_a_capture_that_cannot_be_set_up_is_no_fault_of_the_driver():
+    """The CPU loads no kernels: nothing was accepted, and nothing broke."""
+    report = probe_capture(Machine(runtime="cpu", devices=1), 0)
+    assert report.status == "INCONCLUSIVE"
+    assert {a.outcome for a in report.answers} == {NOT_TRIED}
+    assert "load: not supported" in report.reasons[0]

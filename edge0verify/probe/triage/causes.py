@@ -98,6 +98,7 @@ def _same(events: Sequence[Event], others: Sequence[Event]) -> list[Event]:
 
 
 def peer_read(case: Case, w: Weighing) -> None:
+    """A kernel that faults, best with the kernel's word for it, on a device that has no peer access."""
     faults, late = case.of("illegal access", "fault by node"), case.of("time-out")
     seen = case.of("page fault", "fault address", "sq_intr")
     if not w.speaks("a kernel touched an address that its device may not", faults, 2):
@@ -118,6 +119,7 @@ def peer_read(case: Case, w: Weighing) -> None:
 
 
 def stray_address(case: Case, w: Weighing) -> None:
+    """The same fault, where nothing speaks for another device's memory."""
     found = w.speaks("a kernel touched an address that its device may not", case.of("illegal access", "fault by node"), 2)
     found = w.speaks("the address itself is wrong: misaligned, or outside all memory", case.of("bad address"), 4) or found
     found = w.speaks("a kernel ended with an error of its own", case.of("launch failure"), 2) or found
@@ -132,6 +134,7 @@ def stray_address(case: Case, w: Weighing) -> None:
 
 
 def lost_flag(case: Case, w: Weighing) -> None:
+    """A wait that ends in a time-out or never, while no device reports a fault."""
     waits = [e for e in case.stacks if e.kind == "waiting thread"]
     late = case.of("time-out")
     found = w.speaks("the engine gave up waiting at a layer", late, 2)
@@ -155,6 +158,7 @@ def _tools(case: Case) -> list[Event]:
 
 
 def evicted_pages(case: Case, w: Weighing) -> None:
+    """A fault or a time-out, with the driver's word that it took pages or queues away."""
     evicted = case.of("pages evicted")
     trouble = case.of("fault by node", "illegal access", "time-out", "page fault", "crashed") or case.stacks
     if not trouble:
@@ -174,6 +178,7 @@ def evicted_pages(case: Case, w: Weighing) -> None:
 
 
 def tracing_tool(case: Case, w: Weighing) -> None:
+    """Any trouble while a tool is loaded or holds a thread."""
     trouble = case.of("time-out", "illegal access", "fault by node", "crashed", "capture error", "unresolved symbol") or [
         e for e in case.stacks if e.kind == "waiting thread"
     ]
@@ -190,6 +195,7 @@ def tracing_tool(case: Case, w: Weighing) -> None:
 
 
 def out_of_memory(case: Case, w: Weighing) -> None:
+    """A kill for memory, a failed allocation, or a signal 9 that nothing explains."""
     killed = case.of("out of memory kill")
     own = [e for e in killed if e.pid is None or e.pid in case.pids]
     found = w.speaks("the process was killed for memory", own, 6)
@@ -208,28 +214,34 @@ def out_of_memory(case: Case, w: Weighing) -> None:
 
 
 def ended_from_outside(case: Case, w: Weighing) -> None:
+    """A signal 9 or an order to end."""
     found = w.speaks("the process was told to end", case.of("told to end"), 4)
     if w.speaks("the process ended with signal 9", case.of("killed"), 1) or found:
         w.denies("the kernel killed it for memory", case.of("out of memory kill"), 1)
 
 
 def capture(case: Case, w: Weighing) -> None:
+    """Only what the error itself says."""
     w.speaks("an operation was refused inside a graph capture", case.of("capture error"), 6)
 
 
 def unresolved(case: Case, w: Weighing) -> None:
+    """Only what the error itself says."""
     w.speaks("a symbol or library was not found", case.of("unresolved symbol"), 6)
 
 
 def no_code(case: Case, w: Weighing) -> None:
+    """Only what the error itself says."""
     w.speaks("the program holds no code for this card", case.of("no code for the card"), 6)
 
 
 def fallback(case: Case, w: Weighing) -> None:
+    """Only what the line itself says."""
     w.speaks("another kernel ran than the one asked for", case.of("fallback"), 3)
 
 
 def broken_device(case: Case, w: Weighing) -> None:
+    """Errors of the card or its link, unless a page fault came with them."""
     found = w.speaks("the device reported an error of its own", case.of("device error"), 5)
     found = w.speaks("the device was reset or is gone", case.of("device reset"), 3) or found
     found = w.speaks("the link reported errors", case.of("link error"), 3) or found
