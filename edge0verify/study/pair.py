@@ -143,6 +143,8 @@ def _compare(
     report("comparing", len(inputs.layers), len(inputs.layers))
     engaged = [engagement(name, c, n) for name, c, n in zip(names, choices, counts)]
     shown = labels(request, names)
+    alone = names[0] == names[1] and all(pick("a", layer) is pick("b", layer) for layer in inputs.layers)
+    itself = f"a and b are one kernel, {names[0]} of {request.stage}: it was compared with nothing but itself"
     verdict = judge(
         results,
         stage=request.stage,
@@ -153,6 +155,7 @@ def _compare(
         reference=REFERENCE,
         suspect=_first(suspect),
         policy=request.policy,
+        inconclusive=[itself] if alone else [],
         model=describe_model(request.model),
         prompt=describe_prompt(request.prompt, request.tokens),
         signature=signature(results, inputs),

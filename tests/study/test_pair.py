@@ -122,6 +122,15 @@ class TestNotEngaged:
         assert verdict.engaged == {"a": True, "b": False}
         assert any("w11 was asked for and mmvq ran" in reason for reason in verdict.reasons)
 
+    @pytest.mark.parametrize(("stage", "a", "b"), [("D", "mmvq", "native"), ("A", "w11", "fused_q3k"), ("U", "mmq", "mmq")])
+    def test_one_kernel_under_two_names(self, model, prose, stage, a, b) -> None:
+        verdict = compare_variants(request_of(model, prose[:48], stage, a, b, layers=(0,)))
+        assert verdict.exit_code == 3 and "it was compared with nothing but itself" in verdict.reasons[0]
+
+    def test_a_fault_of_one_kernel_under_two_names(self, model, prose) -> None:
+        found = compare_variants(request_of(model, prose[:48], "D", "mmvq", "native"), kernels_for=mutated(PLANTED[0][0], "ab", 2))
+        assert found.status == "FAIL"
+
     def test_q4_0_projections_have_no_w11(self, prose) -> None:
         model = models.load_model(projection=models.DEFAULT_Q4_PROJECTION)
         verdict = compare_variants(request_of(model, prose, "D", "mmvq", "w11"))
