@@ -72,7 +72,7 @@ device_options = [
         "--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Patterns, offsets, simulated addresses."
     ),
     click.option(
-        "--timeout", "timeout_s", type=click.FloatRange(0.1, 3600), default=60.0, show_default=True, help="Seconds for one process."
+        "--timeout", "timeout_s", type=click.FloatRange(0.1, 3600), default=60.0, show_default=True, help="Seconds for one operation."
     ),
     options.json_option,
 ]

@@ -30,7 +30,7 @@ HANGS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to probe.  timeout_s: of one process."""
+    """What to probe.  timeout_s: of one operation."""
 
     machine: Machine
     sizes: tuple[int, ...] = SIZES
@@ -169,7 +169,7 @@ def _ended(cell: Cell, operation: str, trouble: str) -> Row:
 
 
 def run_child(order: Order | Mapping[str, Any], timeout_s: float) -> tuple[list[dict], str | None]:
-    """What the process of an order said, line by line, and what went wrong with it."""
+    """What the process of an order said, line by line, and what went wrong with it.  timeout_s: since it last said something."""
     with tempfile.TemporaryDirectory(prefix="edge0verify-probe-") as folder:
         here = Path(folder)
         (here / "order.json").write_text(json.dumps(order.to_json() if isinstance(order, Order) else order))
@@ -180,6 +180,7 @@ def run_child(order: Order | Mapping[str, Any], timeout_s: float) -> tuple[list[
             cwd=here,
             timeout_s=timeout_s,
             folder=here,
+            idle=True,
             scratch=True,
         )
         said = []

@@ -41,12 +41,19 @@ class Finished:
 
 
 def run_command(
-    argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, timeout_s: float, folder: Path, scratch: bool = False
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    timeout_s: float,
+    folder: Path,
+    idle: bool = False,
+    scratch: bool = False,
 ) -> Finished:
     """Run `argv` with exactly `env` in `cwd`; its output goes to `folder`/stdout and `folder`/stderr.
 
-    Whatever happens here (an interrupt, a kill), the command and all that it started are ended; with `scratch` the folder goes
-    too where this process ends first.
+    timeout_s: of the whole command, or with `idle` since its last line on stdout.  Whatever happens here (an interrupt, a kill),
+    the command and all that it started are ended; with `scratch` the folder goes too where this process ends first.
     """
     stdout, stderr = folder / "stdout", folder / "stderr"
     order = {
@@ -56,6 +63,7 @@ def run_command(
         "stdout": str(stdout),
         "stderr": str(stderr),
         "timeout_s": timeout_s,
+        "idle": idle,
         "scratch": str(folder) if scratch else None,
     }
     supervisor = subprocess.Popen(

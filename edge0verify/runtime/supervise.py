@@ -4,8 +4,9 @@ It stands between the tool and the command so that nothing is left behind howeve
 the command (a daemon that forks twice comes back to it), and it reads the tool's pipe: when that closes, because the
 tool was interrupted or killed, it kills what it started. The time is taken here, round the command alone.
 
-In: one JSON line {argv, env, cwd, stdout, stderr, timeout_s, scratch}. Out: one JSON line {rc, wall_s, timed_out, leftover,
-error}. scratch is a folder that nobody needs when the tool is gone, or null.
+In: one JSON line {argv, env, cwd, stdout, stderr, timeout_s, idle, scratch}. Out: one JSON line {rc, wall_s, timed_out,
+leftover, error}. idle: whether timeout_s counts from the command's last output. scratch: a folder that nobody needs when the
+tool is gone, or null.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _run(order: dict, report: dict) -> None:
             start_new_session=True,
             preexec_fn=end_with_the_supervisor if LINUX else None,
         )
-        ended = wait(child, order["timeout_s"])
+        ended = wait(child, order["timeout_s"], order["stdout"] if order["idle"] else None)
         if ended == "exit":
             report["rc"] = child.wait()
             report["wall_s"] = time.monotonic() - began
@@ -96,14 +97,17 @@ def _run(order: dict, report: dict) -> None:
         report["wall_s"] = time.monotonic() - began
 
 
-def wait(child: subprocess.Popen, timeout_s: float) -> str:
-    """'exit', 'timeout', or 'closed' when the tool's end of the pipe is gone."""
+def wait(child: subprocess.Popen, timeout_s: float, output: str | None) -> str:
+    """'exit', 'timeout', or 'closed' when the tool's end of the pipe is gone.  output: the file that shows life."""
     descriptor = os.pidfd_open(child.pid)
     try:
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         poll.register(0, select.POLLIN | select.POLLHUP)
-        events = dict(poll.poll(timeout_s * 1000))
+        events, left = {}, timeout_s
+        while not events and left > 0:
+            events = dict(poll.poll(left * 1000))
+            left = 0 if output is None else min(timeout_s, timeout_s - (time.time() - os.stat(output).st_mtime))
     finally:
         os.close(descriptor)
     if descriptor in events:

@@ -62,6 +62,19 @@ class TestEnding:
         assert done.stdout.read_text() == "E0_NAMED=yes\n"
 
 
+class TestTimeLimit:
+    def test_may_count_from_the_last_output(self, tmp_path):
+        """A slow command that goes on is not one that hangs."""
+        script = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done; sleep {}"
+        for rest, late in (("0", False), ("30", True)):
+            argv = ["/bin/sh", "-c", script.format(rest)]
+            env = {"PATH": os.environ["PATH"]}
+            done = run_command(argv, env=env, cwd=tmp_path, timeout_s=1.2, folder=tmp_path, idle=True)
+            assert done.timed_out is late
+            assert 1.7 < done.wall_s < 8
+        assert run(tmp_path, script.format("0"), timeout_s=1.2).timed_out
+
+
 class TestNothingLeftBehind:
     def test_a_timeout_kills_children_that_ignore_the_request(self, tmp_path):
         mark = f"3{os.getpid()}1"
