@@ -103,13 +103,19 @@ CONTENTS = (
     ("zero bytes", "normal", "zero bytes"),
 )
 """(case, inputs, weights) of the adversarial contents; each runs on the shape one past a tile."""
+STORE_TIES = ("ties in the store", "whole", "picks")
+"""Of stage D, whose rows are known where it stores them: row values that lie exactly between two codes."""
+
+
+def _contents(stage: str) -> tuple[tuple[str, str, str], ...]:
+    return (*CONTENTS, STORE_TIES) if stage == "D" else CONTENTS
 
 
 def sweep(stage: str, fmt: str) -> tuple[Case, ...]:
     """The default cases of a stage ('D', 'A1', 'A2', 'U') on weights of `fmt`."""
     shapes = _SHAPES[stage]
     cases = [Case(name=name, shape=shape) for name, shape in shapes.items()]
-    cases += [Case(name=name, shape=shapes["one past a tile"], inputs=x, weights=w) for name, x, w in CONTENTS]
+    cases += [Case(name=name, shape=shapes["one past a tile"], inputs=x, weights=w) for name, x, w in _contents(stage)]
     minus = stage in ("A1", "A2")
     cases.append(Case(name="-128 codes", shape=shapes["one past a tile"], weights="-128 codes", minus_128=minus))
     cases.append(Case(name="many values", shape=_MANY[stage], random=True))
@@ -120,7 +126,7 @@ def sweep(stage: str, fmt: str) -> tuple[Case, ...]:
 def of_shape(stage: str, shape: Shape) -> tuple[Case, ...]:
     """The cases for one shape that the user named."""
     cases = [Case(name="normal", shape=shape, random=True)]
-    cases += [Case(name=name, shape=shape, inputs=x, weights=w) for name, x, w in CONTENTS]
+    cases += [Case(name=name, shape=shape, inputs=x, weights=w) for name, x, w in _contents(stage)]
     return (*cases, Case(name="-128 codes", shape=shape, weights="-128 codes", minus_128=stage in ("A1", "A2")))
 
 
@@ -208,9 +214,27 @@ def _weights(rng: np.random.Generator, fmt: str, rows: tuple[int, ...], k: int, 
         raw[:] = 0  # Q3_K: code 0 under scale 0, the cell whose textbook sign overflows int8
     elif kind == "-128 codes":
         raw[:] = 128
+    elif kind == "picks":
+        scale = _pick_one_value(fmt, raw)
     at = SCALE_AT[fmt]
     raw[..., at : at + 2] = scale.astype(np.float16)[..., None].view(np.uint8)
     return Weights(fmt, (*rows, k), raw.reshape(*rows, -1))
+
+
+def _pick_one_value(fmt: str, raw: np.ndarray) -> np.ndarray:
+    """Rows of Q8_0 or Q4_0 that are one value of their input each: half of it, and the whole 127 once in every 32 rows, which makes
+    the scale of what is stored 1. Returns the scales."""
+    m, blocks = raw.shape[:2]
+    raw[..., 2:] = 0 if fmt == "Q8_0" else 0x88
+    for row in range(m):
+        whole = row % 32 == 3
+        at = 3 + 32 * (row // 32 % blocks) if whole else (7 * row + 1) % (32 * blocks)
+        block, value = at // 32, at % 32
+        if fmt == "Q8_0":
+            raw[row, block, 2 + value] = 1
+        else:
+            raw[row, block, 2 + value % 16] += 1 if value < 16 else 16
+    return np.broadcast_to(np.where(np.arange(m) % 32 == 3, 1.0, 0.5)[:, None], (m, blocks))
 
 
 def _rows(rng: np.random.Generator, n: int, k: int, kind: str) -> np.ndarray:
@@ -220,6 +244,9 @@ def _rows(rng: np.random.Generator, n: int, k: int, kind: str) -> np.ndarray:
         x[:] = x.astype(ml_dtypes.bfloat16).astype(np.float32)
     elif kind == "ties":  # amax 127: the scale is 1 and halves are exact
         blocks[:] = rng.integers(-127, 127, blocks.shape) + 0.5
+        blocks[..., 3] = 127.0
+    elif kind == "whole":  # amax 127 again, and every value is its own code
+        blocks[:] = rng.integers(-126, 127, blocks.shape)
         blocks[..., 3] = 127.0
     elif kind == "zero blocks":
         blocks[rng.random(blocks.shape[:2]) < 0.4] = 0.0

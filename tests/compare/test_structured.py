@@ -103,9 +103,9 @@ class TestSplit:
         "parts, factor, text",
         [
             (slice(16, 33), -1, "K blocks 16..32 of 33 are missing from the sum"),
-            ([7], -1, "K block 7 of 33 are missing from the sum"),
+            ([7], -1, "K block 7 of 33 is missing from the sum"),
             (slice(0, 8), 1, "K blocks 0..7 of 33 are counted 2 times"),
-            ([32], -2, "K block 32 of 33 have the wrong sign"),
+            ([32], -2, "K block 32 of 33 has the wrong sign"),
         ],
     )
     def test_the_part_is_named(self, parts, factor, text):

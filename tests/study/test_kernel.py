@@ -24,7 +24,7 @@ def test_every_built_in_kernel_passes_its_sweep(stage, variant):
     report = verify(Request(stage=stage, variant=variant, seed=11))
     assert report.verdict.status == "PASS", report.verdict.reasons
     assert report.verdict.engaged == {"a": True, "b": True}
-    assert len(report.cases) == (32 if stage == "A" else 16)
+    assert len(report.cases) == {"A": 32, "D": 17, "U": 16}[stage]
     tested = [case for case in report.cases if case.largest_bias is not None]
     assert len(tested) == (4 if stage == "A" else 2) and all(case.largest_bias < 5.5 for case in tested)
     assert all(case.error_over_bound <= 1 for case in report.cases)

@@ -57,6 +57,7 @@ def test_right_kernels_of_a_user_pass(library):
         ("exits", "exit code 7 (its last words: out of patience)"),
         ("fails", "the kernel returned -5"),
         ("stores_truncated", "d-xlq"),
+        ("stores_half_to_even", "ties in the store d-xlq"),
     ],
 )
 def test_wrong_kernels_of_a_user_fail_with_place_and_cause(library, symbol, said):
@@ -65,6 +66,19 @@ def test_wrong_kernels_of_a_user_fail_with_place_and_cause(library, symbol, said
     every = [*report.verdict.reasons, *(note for case in report.cases for note in case.notes)]
     every += [reason for case in report.cases for result in case.results for reason in result.reasons]
     assert any(said in reason for reason in every), every
+
+
+@pytest.mark.parametrize(
+    ("symbol", "said"),
+    [
+        ("split_in_a_block", "64 of 64 values structured (a does not conform: a: values 528..543 of 1056 along K are"),
+        ("dots_of_four_reversed", "a: the weights are read with every four values in reverse (relative L2 error"),
+        ("keeps_the_token_before", "one past a tile d-xl: 160 of 2720 values stale (a does not conform: a holds rows of this run"),
+    ],
+)
+def test_the_rule_behind_a_wrong_kernel_is_named(library, symbol, said):
+    report = by_user(library, symbol, writes=("d-xl",))
+    assert report.verdict.status == "FAIL" and any(said in reason for reason in report.verdict.reasons), report.verdict.reasons
 
 
 def test_the_other_cases_go_on_after_a_crash(library):

@@ -92,6 +92,44 @@ KERNEL(stores_truncated) {
     }
     return 0;
 }
+KERNEL(stores_half_to_even) {
+    UNUSED;
+    rows(weights, codes, scales, REST, 0, 0);
+    for (int64_t i = 0; out_codes && i < n * m; ++i) {
+        const float d = half((uint16_t *)out_scales + i / 32);
+        if (d == 1) out_codes[i] = (int8_t)rintf(out[i]);
+    }
+    return 0;
+}
+/* The second of two parts of an odd number of blocks begins 16 values too late. */
+KERNEL(split_in_a_block) {
+    UNUSED;
+    for (int64_t i = 0; i < n; ++i)
+        for (int64_t j = 0; j < m; ++j) {
+            int8_t less[64 * 32];
+            for (int64_t v = 0; v < k; ++v) less[v] = k / 32 % 2 && k > 32 && v / 16 == k / 32 ? 0 : codes[i * k + v];
+            out[i * m + j] = row((const uint8_t *)weights + j * (k / 32) * 34, less, (const uint16_t *)scales + i * (k / 32), k / 32, 0, 0);
+        }
+    return 0;
+}
+/* Bytes of every dot of four the other way round. */
+KERNEL(dots_of_four_reversed) {
+    UNUSED;
+    for (int64_t i = 0; i < n; ++i)
+        for (int64_t j = 0; j < m; ++j) {
+            int8_t turned[64 * 32];
+            for (int64_t v = 0; v < k; ++v) turned[v] = codes[i * k + (v ^ 3)];
+            out[i * m + j] = row((const uint8_t *)weights + j * (k / 32) * 34, turned, (const uint16_t *)scales + i * (k / 32), k / 32, 0, 0);
+        }
+    return 0;
+}
+/* The row of the token before, from the seventeenth on. */
+KERNEL(keeps_the_token_before) {
+    UNUSED;
+    rows(weights, codes, scales, out, 0, 0, 0, m, n, k, 0, 0);
+    for (int64_t i = n - 1; i >= 16; --i) memcpy(out + i * m, out + (i - 1) * m, m * sizeof *out);
+    return 0;
+}
 
 /* A2 mmvq on IQ4_NL; `by_id` forgets that slots come in route order, `one` uses the first expert for all. */
 static const int8_t table[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};

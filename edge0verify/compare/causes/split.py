@@ -99,5 +99,7 @@ def _describe(times: np.ndarray) -> str:
         run = blocks[-1] - blocks[0] + 1 == len(blocks)
         which = f"{blocks[0]}..{blocks[-1]}" if run and len(blocks) > 1 else ", ".join(map(str, blocks[:6].tolist()))
         what = _VERBS.get(int(factor), f"are counted {int(factor) + 1} times")
+        if len(blocks) == 1:
+            what = what.replace("are ", "is ", 1).replace("have ", "has ", 1)
         said.append(f"K block{'s' if len(blocks) > 1 else ''} {which} of {len(times)} {what}")
     return ", ".join(said)
