@@ -61,7 +61,7 @@ bench: install
 	@$(BIN)/edge0verify bench kernels
 	@$(BIN)/python benchmarks/bench_prefill.py
 
-include kernels/gpu.mk   # kernels-hip, kernels-cuda
+-include kernels/gpu.mk   # kernels-hip, kernels-cuda
 
 clean:
 	rm -rf $(VENV) build

@@ -180,10 +180,13 @@ def accept(name, reason, reanchor, anyway, store) -> int:
 @click.option("--device", help="Where to run.  [default: where it was recorded, or the processor]")
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder for the dumps of runs that do not pass.")
 @click.option("--junit", "junit_to", metavar="FILE", help="Write JUnit XML too.")
+@click.option(
+    "--confirm", metavar="REASON", help="Write into the log of stale goldens that pass: these sources give the same bits."
+)
 @options.threads_option
 @options.json_option
 @store_option
-def check(names, model, projection, dump_file, device, keep, junit_to, threads, json_to, store) -> int:
+def check(names, model, projection, dump_file, device, keep, junit_to, confirm, threads, json_to, store) -> int:
     """Repeat goldens on their committed inputs and hold every bit against them. Without NAMES: all of the store.
 
     A change is named by layer, stage and cause. A golden of another model, prompt or signature is refused. One whose kernels'
@@ -202,6 +205,7 @@ def check(names, model, projection, dump_file, device, keep, junit_to, threads, 
     from edge0verify.golden.store import Store
     from edge0verify.report.golden_text import checks_text
     from edge0verify.report.junit import junit
+    from edge0verify.variants.kernels import kernel_source_sha256
 
     kept = Store(store)
     wanted = list(names) or kept.names()
@@ -226,6 +230,9 @@ def check(names, model, projection, dump_file, device, keep, junit_to, threads, 
         for at, name in enumerate(wanted):
             progress("goldens", at, len(wanted))
             found.append(check_one(kept, name, asked))
+    for c in found if confirm is not None and dump_file is None else ():
+        if c.stale and c.status == statuses.PASS:
+            kept.confirm(c.name, source=kernel_source_sha256(), reason=confirm, commit=commit)
     status = statuses.worst_status(c.status for c in found)
     if json_to != "-":
         click.echo(checks_text(found))
@@ -257,7 +264,7 @@ def list_goldens(as_json, store) -> int:
         click.echo(json.dumps([{"name": g.name, "events": [e.to_json() for e in g.events]} for g in goldens], indent=1))
         return 0
     source = kernel_source_sha256()
-    stale = [(g.current or g.recorded[-1]).manifest.kernel_source_sha256 not in (None, source) for g in goldens]
+    stale = [g.source not in (None, source) for g in goldens]
     click.echo(list_text(goldens, stale) if goldens else f"no goldens in {store}")
     return 0
 

@@ -130,7 +130,7 @@ def check(store: Store, name: str, asked: Asked) -> Checked:
             if not source.repeated:
                 fresh.verify()
             verdict, whole = _compare(source, fresh, kept, run, asked)
-            stale = _stale(fresh, kept)
+            stale = _stale(fresh, golden)
             moved = None
             if verdict.status != INCONCLUSIVE or verdict.layers:
                 moved = _drift(store, golden, fresh, source.top8(fresh))
@@ -269,8 +269,8 @@ def _drift(store: Store, golden: Golden, fresh: Dump, found: dict[str, list] | N
         return drift(golden, fresh, dump, run=anchor, top8=found)
 
 
-def _stale(fresh: Dump, kept: Dump) -> str:
-    now, was = fresh.manifest.kernel_source_sha256, kept.manifest.kernel_source_sha256
+def _stale(fresh: Dump, golden: Golden) -> str:
+    now, was = fresh.manifest.kernel_source_sha256, golden.source
     return f"{was[:12]} then, {now[:12]} now" if now and was and now != was else ""
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge0verify.golden.types import SCHEMA, Accepted, Event, Golden, Pruned, Recorded
+from edge0verify.golden.types import SCHEMA, Accepted, Confirmed, Event, Golden, Pruned, Recorded
 from edge0verify.records.errors import InputError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
@@ -110,6 +110,21 @@ class Store:
             _content(golden, run.dump)
             made = Accepted(
                 n=log.next, time=_now(), recorded=run.n, reason=reason, anchor=anchor or not golden.accepted, commit=commit
+            )
+            log.append(made)
+            return made
+
+    def confirm(self, name: str, *, source: str, reason: str, commit: str | None = None) -> Confirmed:
+        """Write down that kernel sources of sha256 `source` give the golden's bits. InputError without a reason or a golden."""
+        reason = " ".join(reason.split())
+        if not reason:
+            raise InputError(f"golden {name}: expected a reason to confirm it, found none")
+        with self._writing(name) as log:
+            golden = Golden(name=name, folder=log.folder, events=log.events)
+            if golden.current is None:
+                raise InputError(f"golden {name}: expected an accepted run to confirm, found none")
+            made = Confirmed(
+                n=log.next, time=_now(), recorded=golden.current.n, kernel_source_sha256=source, reason=reason, commit=commit
             )
             log.append(made)
             return made
@@ -220,11 +235,13 @@ def _event(data: dict, where: str) -> Event:
         known = {key: value for key, value in data.items() if key != "kind"}
         if kind == "accepted":
             return Accepted(**known)
+        if kind == "confirmed":
+            return Confirmed(**known)
         if kind == "pruned":
             return Pruned(**{**known, "objects": tuple(known["objects"])})
     except (KeyError, TypeError, AttributeError) as wrong:
         raise InputError(f"{where}: expected the fields of {SCHEMA}, found {wrong}") from None
-    raise InputError(f"{where}: kind: expected recorded, accepted or pruned, found {kind!r}")
+    raise InputError(f"{where}: kind: expected recorded, accepted, confirmed or pruned, found {kind!r}")
 
 
 def _content(golden: Golden, name: str | None) -> bytes:

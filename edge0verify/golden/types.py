@@ -138,6 +138,21 @@ class Accepted:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Confirmed:
+    """Other kernel sources were seen to give the golden's bits, so it is no longer stale."""
+
+    n: int
+    time: str
+    recorded: int
+    kernel_source_sha256: str
+    reason: str
+    commit: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": "confirmed", **asdict(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pruned:
     """Objects that were removed to make room; what was recorded of them stays in the log."""
 
@@ -149,7 +164,7 @@ class Pruned:
         return {"kind": "pruned", **asdict(self), "objects": list(self.objects)}
 
 
-Event = Recorded | Accepted | Pruned
+Event = Recorded | Accepted | Confirmed | Pruned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +197,15 @@ class Golden:
         """The frozen one."""
         frozen = [a for a in self.accepted if a.anchor]
         return self.run(frozen[-1].recorded) if frozen else None
+
+    @property
+    def source(self) -> str | None:
+        """sha256 of the kernel sources that last gave the golden's bits: those it was recorded from, or confirmed with since."""
+        run = self.current
+        if run is None:
+            return None
+        later = [e for e in self.events if isinstance(e, Confirmed) and e.recorded == run.n]
+        return later[-1].kernel_source_sha256 if later else run.manifest.kernel_source_sha256
 
     @property
     def since_anchor(self) -> int:

@@ -102,6 +102,8 @@ def show_text(golden: Any) -> str:
             text += f"commit {(event.manifest.engine.commit or 'unknown')[:10]}, {event.manifest.device.name}"
         elif kind == "accepted":
             text = f"run {event.recorded}{' as golden and anchor' if event.anchor else ' as golden'}: {event.reason}"
+        elif kind == "confirmed":
+            text = f"kernel sources {event.kernel_source_sha256[:12]} give the bits of run {event.recorded}: {event.reason}"
         else:
             text = f"{len(event.objects)} objects"
         lines.append((event.time[:19], kind, textwrap.shorten(text, 200)))

@@ -16,7 +16,7 @@ from edge0verify.golden.types import CONFORM, MODES, Rules
 from edge0verify.model import DEFAULT_Q4_PROJECTION, encode, load_model, prompt
 from edge0verify.records.errors import InputError
 from edge0verify.records.verdict import Verdict
-from edge0verify.variants.kernels import Kernels
+from edge0verify.variants.kernels import Kernels, kernel_source_sha256
 from tests.golden.conftest import PLAN, TOKENS
 
 BOTH = pytest.mark.parametrize("name", ["whole", "sketch"])
@@ -151,12 +151,17 @@ class TestRefusal:
         with kept.dump(golden, golden.current) as path:
             old = path.with_name("old.h5")
             _with_manifest(path, old, kernel_source_sha256="1" * 64)
-            made = store.record("old", replace(golden.current, manifest=replace(golden.current.manifest)), dump=old,
+            made = store.record("old", replace(golden.current, manifest=replace(golden.current.manifest, kernel_source_sha256="1" * 64)), dump=old,
                                 tokens=kept.tokens(golden, golden.current))  # fmt: skip
         store.accept("old", made, reason="test")
         found = check(store, "old", Asked(threads=2))
         assert (found.status, found.stale) == ("PASS", True)
         assert "stale: the kernels' source changed" in found.remarks[0]
+        store.confirm("old", source=kernel_source_sha256(), reason="a comment was reworded")
+        confirmed = check(store, "old", Asked(threads=2))
+        assert (confirmed.status, confirmed.stale, confirmed.remarks) == ("PASS", False, ())
+        with pytest.raises(InputError, match="expected a reason"):
+            store.confirm("old", source="2" * 64, reason=" ")
 
 
 class TestPolicy:
