@@ -151,8 +151,10 @@ class TestRefusal:
         with kept.dump(golden, golden.current) as path:
             old = path.with_name("old.h5")
             _with_manifest(path, old, kernel_source_sha256="1" * 64)
-            made = store.record("old", replace(golden.current, manifest=replace(golden.current.manifest, kernel_source_sha256="1" * 64)), dump=old,
-                                tokens=kept.tokens(golden, golden.current))  # fmt: skip
+            manifest = replace(golden.current.manifest, kernel_source_sha256="1" * 64)
+            made = store.record(
+                "old", replace(golden.current, manifest=manifest), dump=old, tokens=kept.tokens(golden, golden.current)
+            )
         store.accept("old", made, reason="test")
         found = check(store, "old", Asked(threads=2))
         assert (found.status, found.stale) == ("PASS", True)

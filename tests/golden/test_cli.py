@@ -133,6 +133,20 @@ class TestRecordAndAccept:
         assert golden("check", "same")[0] == 0
 
 
+def test_confirming_takes_staleness_away_and_nothing_else(golden, store, monkeypatch):
+    from edge0verify.variants import kernels
+
+    assert golden("check", "--confirm", "nothing changed")[0] == 0
+    before = {name: len(store.open(name).events) for name in store.names()}
+    monkeypatch.setattr(kernels, "kernel_source_sha256", lambda: "3" * 64)
+    assert "2 stale, recorded from other kernel sources" in golden("check")[1]
+    assert "stale" in golden("list")[1]
+    assert golden("check", "--confirm", "comments alone changed")[0] == 0
+    assert "stale" not in golden("check")[1] + golden("list")[1]
+    assert {name: len(store.open(name).events) for name in store.names()} == {name: n + 1 for name, n in before.items()}
+    assert "comments alone changed" in golden("show", "whole")[1]
+
+
 def test_list_show_prune(golden, store, tmp_path):
     code, out, _ = golden("list")
     assert code == 0 and "whole" in out and "sketch" in out
