@@ -72,7 +72,7 @@ device_options = [
         "--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Patterns, offsets, simulated addresses."
     ),
     click.option(
-        "--timeout", "timeout_s", type=click.FloatRange(0.1, 3600), default=60.0, show_default=True, help="Seconds for one operation."
+        "--timeout", "timeout_s", type=click.FloatRange(0.1, 3600), default=60.0, show_default=True, help="Seconds an operation."
     ),
     options.json_option,
 ]
@@ -171,12 +171,13 @@ def audit(split, model, seed, mistake, json_to) -> int:
     from edge0verify.model import load_model
     from edge0verify.probe.audit import absent, audit_split, audit_text
     from edge0verify.runtime.detect import Absent
+    from edge0verify.runtime.protocol import DeviceError
 
     loaded = load_model(model)
     parsed = parse_split(split, loaded.config.layers)
     try:
         report = audit_split(loaded, parsed, mistake=mistake, seed=seed)
-    except Absent as error:
+    except (Absent, DeviceError) as error:
         report = absent(parsed, str(error))
     return _show(report, audit_text(report), json_to)
 

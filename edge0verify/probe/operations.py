@@ -286,9 +286,14 @@ def run_operations(runtime: Runtime, cell: Cell, operations: tuple[str, ...], si
         for operation in operations:
             yield Row(cell=cell, operation=operation, answer="INCONCLUSIVE", cause=reason[0], why=reason[1])
         return
-    if cell.peer:
-        runtime.enable_peer(cell.reader, cell.owner)
-    b = Bench(runtime, cell, sizes, seed)
+    try:
+        if cell.peer:
+            runtime.enable_peer(cell.reader, cell.owner)
+        b = Bench(runtime, cell, sizes, seed)
+    except DeviceError as error:
+        for operation in operations:
+            yield Row(cell=cell, operation=operation, answer="INCONCLUSIVE", cause="could not be set up", why=str(error))
+        return
     for operation in operations:
         if cell.memory == "pageable" and operation == "kernel read" and not runtime.pageable_access(cell.reader):
             continue  # the device says that it cannot: not an operation that a program may try

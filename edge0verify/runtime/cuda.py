@@ -6,7 +6,7 @@ import ctypes
 import importlib.util
 from typing import Any
 
-from edge0verify.runtime.gpu import GpuRuntime, Handle, pcie_link
+from edge0verify.runtime.gpu import GpuRuntime, Handle, answer, pcie_link
 from edge0verify.runtime.image_cache import cached
 from edge0verify.runtime.protocol import Buffer, Detected, Device, DeviceError
 from edge0verify.runtime.sources import kernel_folder
@@ -37,20 +37,21 @@ def compile_source(arch: str, source: str, *, options: tuple[str, ...] = ()) -> 
     """A cubin for `arch` ('sm_90') from CUDA C++; needs NVRTC, no GPU.  Raises DeviceError with the compiler's log."""
     from cuda.bindings import nvrtc
 
-    def check(name: str, result: tuple) -> Any:
+    def check(name: str, *args: Any) -> Any:
+        result = answer(nvrtc, name, *args)
         if int(result[0]) != 0:
             raise DeviceError(name, int(result[0]), result[0].name)
         return result[1] if len(result) == 2 else None
 
-    program = check("nvrtcCreateProgram", nvrtc.nvrtcCreateProgram(source.encode(), b"edge0verify.cu", 0, [], []))
+    program = check("nvrtcCreateProgram", source.encode(), b"edge0verify.cu", 0, [], [])
     flags = [f"--gpu-architecture={arch}", "--std=c++17", f"-I{kernel_folder()}", *IEEE, *options]
     (code,) = nvrtc.nvrtcCompileProgram(program, len(flags), [f.encode() for f in flags])
     if int(code) != 0:
-        log = b" " * check("nvrtcGetProgramLogSize", nvrtc.nvrtcGetProgramLogSize(program))
+        log = b" " * check("nvrtcGetProgramLogSize", program)
         nvrtc.nvrtcGetProgramLog(program, log)
         raise DeviceError("nvrtcCompileProgram", int(code), code.name, log.decode(errors="replace").strip(" \0\n"))
-    image = b" " * check("nvrtcGetCUBINSize", nvrtc.nvrtcGetCUBINSize(program))
-    check("nvrtcGetCUBIN", nvrtc.nvrtcGetCUBIN(program, image))
+    image = b" " * check("nvrtcGetCUBINSize", program)
+    check("nvrtcGetCUBIN", program, image)
     nvrtc.nvrtcDestroyProgram(program)
     return image
 
@@ -59,7 +60,7 @@ def nvrtc_version() -> str:
     """'13.0' of the compiler that is loaded."""
     from cuda.bindings import nvrtc
 
-    return ".".join(str(part) for part in nvrtc.nvrtcVersion()[1:])
+    return ".".join(str(part) for part in answer(nvrtc, "nvrtcVersion")[1:])
 
 
 class CudaRuntime(GpuRuntime):

@@ -20,6 +20,18 @@ MANAGED_GLOBAL = 1
 MEMORY_KIND = {0: "unregistered", 1: "mapped", 2: "device", 3: "managed"}
 
 
+NOT_FOUND = 500
+"""The number that both drivers give for what is not there."""
+
+
+def answer(table: Any, name: str, *args: Any) -> Any:
+    """What a function of a driver's table returns.  DeviceError where the library, or in an older one the function, is not here."""
+    try:
+        return getattr(table, name)(*args)
+    except (AttributeError, RuntimeError, OSError) as error:
+        raise DeviceError(name, NOT_FOUND, "not found", str(error)) from error
+
+
 @dataclass(frozen=True)
 class Handle:
     """A driver's handle and the device it belongs to."""
@@ -55,7 +67,7 @@ class GpuRuntime:
 
     # ---- every call checked and named --------------------------------------------------------------------------------------
     def _run(self, table: Any, name: str, *args: Any) -> Any:
-        result = getattr(table, name)(*args)
+        result = answer(table, name, *args)
         code, values = (result[0], result[1:]) if isinstance(result, tuple) else (result, ())
         if int(code) != 0:
             self._clear()

@@ -6,7 +6,7 @@ import ctypes
 import importlib.util
 from typing import Any
 
-from edge0verify.runtime.gpu import GpuRuntime, Handle, pcie_link
+from edge0verify.runtime.gpu import GpuRuntime, Handle, answer, pcie_link
 from edge0verify.runtime.image_cache import cached
 from edge0verify.runtime.protocol import Buffer, Detected, Device, DeviceError
 from edge0verify.runtime.sources import kernel_folder
@@ -36,20 +36,21 @@ def compile_source(arch: str, source: str) -> bytes:
     """A code object for `arch` ('gfx1100') by hipRTC.  Raises DeviceError with the compiler's log."""
     from hip import hiprtc
 
-    def check(name: str, result: tuple) -> Any:
+    def check(name: str, *args: Any) -> Any:
+        result = answer(hiprtc, name, *args)
         if int(result[0]) != 0:
             raise DeviceError(name, int(result[0]), result[0].name)
         return result[1] if len(result) == 2 else None
 
-    program = check("hiprtcCreateProgram", hiprtc.hiprtcCreateProgram(source.encode(), b"edge0verify.hip", 0, [], []))
+    program = check("hiprtcCreateProgram", source.encode(), b"edge0verify.hip", 0, [], [])
     flags = [f"--offload-arch={arch}", f"-I{kernel_folder()}", *OPTIONS]
     (code,) = hiprtc.hiprtcCompileProgram(program, len(flags), [f.encode() for f in flags])
     if int(code) != 0:
-        log = bytearray(int(check("hiprtcGetProgramLogSize", hiprtc.hiprtcGetProgramLogSize(program))))
+        log = bytearray(int(check("hiprtcGetProgramLogSize", program)))
         hiprtc.hiprtcGetProgramLog(program, log)
         raise DeviceError("hiprtcCompileProgram", int(code), code.name, log.decode(errors="replace").strip(" \0\n"))
-    image = bytearray(int(check("hiprtcGetCodeSize", hiprtc.hiprtcGetCodeSize(program))))
-    check("hiprtcGetCode", hiprtc.hiprtcGetCode(program, image))
+    image = bytearray(int(check("hiprtcGetCodeSize", program)))
+    check("hiprtcGetCode", program, image)
     hiprtc.hiprtcDestroyProgram(program.createRef())
     return bytes(image)
 

@@ -6,7 +6,9 @@
 import pytest
 
 from edge0verify.probe.capture import NOT_TRIED, OPERATIONS, RIGHT, SILENT, probe_capture, run_operation
-from edge0verify.probe.types import KINDS, Machine
+from edge0verify.probe.operations import run_operations
+from edge0verify.probe.types import KINDS, Cell, Machine
+from edge0verify.probe.types import OPERATIONS as OPERATIONS_OF
 from edge0verify.records.status import FAIL, INCONCLUSIVE, PASS
 from edge0verify.runtime.sim import SimRuntime
 from edge0verify.runtime.sim_knobs import FORBIDDEN, parse_knobs
@@ -95,3 +97,13 @@ def test_a_capture_that_cannot_be_set_up_is_no_fault_of_the_driver():
     assert report.status == "INCONCLUSIVE"
     assert {a.outcome for a in report.answers} == {NOT_TRIED}
     assert "load: not supported" in report.reasons[0]
+
+
+def test_memory_that_is_not_there_is_no_fault_of_the_link():
+    runtime = SimRuntime(2, memory=1 << 20)
+    cell = Cell(reader=0, owner=1, memory="device", peer=True)
+    rows = list(run_operations(runtime, cell, OPERATIONS_OF["device"], (4, 4 << 20), 0))
+    runtime.close()
+    assert {(r.answer, r.cause) for r in rows} == {("INCONCLUSIVE", "could not be set up")}
+    assert [r.operation for r in rows] == list(OPERATIONS_OF["device"])
+    assert "out of memory" in rows[0].why

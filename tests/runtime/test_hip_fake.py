@@ -1,5 +1,6 @@
 """The HIP adapter against a library over host memory that fails each call in turn: no call's error is lost or told as another's."""
 
+import ctypes.util
 import importlib.util
 import json
 import os
@@ -9,6 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from edge0verify.runtime.gpu import answer
+from edge0verify.runtime.protocol import DeviceError
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -77,3 +81,21 @@ def test_devices_are_listed_through_the_library(library, monkeypatch):
 
     monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
     assert [d.runtime for d in survey("hip").devices] in ([], ["hip", "hip"])
+
+
+def test_a_driver_without_its_compiler_proves_nothing(library):
+    """No process dies of it, and no operation is called broken."""
+    if ctypes.util.find_library("hiprtc"):
+        pytest.skip("not run: this machine has hipRTC")
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library), "PYTHONPATH": str(ROOT)}
+    for words in (["memory", "--max-size", "1K", "--memory", "pageable"], ["capture"], ["audit", "--split", "0-2@hip:0,3-5@hip:1"]):
+        devices = [] if "audit" in words else ["--devices", "hip"]
+        argv = [sys.executable, "-m", "edge0verify.cli.main", "probe", *words, *devices, "--json", "-"]
+        done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 3, done.stderr
+        assert "hiprtcCreateProgram: not found (500)" in json.loads(done.stdout)["reasons"][0]
+
+
+def test_a_function_that_an_older_driver_lacks_is_an_error_of_the_driver():
+    with pytest.raises(DeviceError, match=r"hipNewer: not found \(500\)"):
+        answer(object(), "hipNewer")
