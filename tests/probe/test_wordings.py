@@ -1,5 +1,7 @@
 """Triage on wordings of many origins: the right cause first, several where several fit, none on what only sounds like a fault."""
 
+import os
+import threading
 import time
 
 import pytest
@@ -152,6 +154,15 @@ class TestFiles:
 
     def test_part_of_a_file_may_be_utf_16(self, tmp_path):
         assert triage(file(tmp_path, b"plain head line\n" + f"{ILLEGAL}\n".encode("utf-16-le"))).status == "FAIL"
+
+    def test_a_log_may_come_through_a_pipe(self, tmp_path):
+        os.mkfifo(tmp_path / "pipe")
+        text = "ok\n" * 500_000 + ILLEGAL  # more than is read at once
+        writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=[text])
+        writer.start()
+        result = triage(tmp_path / "pipe")
+        writer.join()
+        assert result.symptoms[0].where == "engine:500001"
 
     def test_a_long_healthy_log_costs_little(self, tmp_path):
         line = "2026-03-01 10:00:00.123 I slot update: id  0 | task 12 | prompt processing progress, n_past = 2048\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -73,24 +74,18 @@ def read_lines(path: Path, source: str) -> Iterator[Line]:
     """
     try:
         with path.open("rb") as file:
-            encoding = encoding_of(file.read(HEAD))
-            file.seek(0)
-            yield from _lines(file, encoding, path, source)
+            yield from _lines(file, path, source)
     except OSError as error:
-        raise InputError(f"{path}: expected a log file, found: {error.strerror}") from None
+        raise InputError(f"{path}: expected a log file, found: {error.strerror or error}") from None
 
 
-def _lines(file: BinaryIO, encoding: str, path: Path, source: str) -> Iterator[Line]:
-    import codecs
-
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    rest, number, first = "", 0, True
+def _lines(file: BinaryIO, path: Path, source: str) -> Iterator[Line]:
+    raw = file.read(CHUNK)  # and no step back: the file may be a pipe
+    decoder = codecs.getincrementaldecoder(encoding_of(raw[:HEAD]))(errors="replace")
+    text = decoder.decode(raw, final=not raw)
+    _refuse_binary(text, path)
+    rest, number = "", 0
     while True:
-        raw = file.read(CHUNK)
-        text = decoder.decode(raw, final=not raw)
-        if first:
-            _refuse_binary(text, path)
-            first = False
         pieces = (rest + text).split("\n")
         rest = pieces.pop() if raw else ""
         for piece in pieces:
@@ -101,6 +96,8 @@ def _lines(file: BinaryIO, encoding: str, path: Path, source: str) -> Iterator[L
                     yield Line(source, number, plain)
         if not raw:
             return
+        raw = file.read(CHUNK)
+        text = decoder.decode(raw, final=not raw)
 
 
 def _plain(text: str) -> str:
