@@ -6,9 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from edge0verify.cli import options
 from edge0verify.records.errors import InputError
+
+UNREAD = {
+    "a directory": ("tensor", "layer", "layout", "rows", "cols", "by_column", "member", "quantiser"),
+    "an array file": ("by_column", "names", "rank"),
+    "a raw file": ("member", "names", "rank"),
+}
+"""Options that say nothing about each kind of source."""
 
 
 def _layer(ctx, parameter, value: str) -> int | str:
@@ -25,8 +33,8 @@ def _layer(ctx, parameter, value: str) -> int | str:
 @click.option("--tensor", help="Which tensor the data are: d-xlq, a-yl, ...")
 @click.option("--layer", default="0", show_default=True, callback=_layer, help="Layer number, mtp or head.")
 @click.option("--layout", help="How the bytes lie: f32, f16, bf16, i32, q8_1 or q8_1_mmq.")
-@click.option("--rows", type=click.IntRange(min=1), help="Rows of a raw file.")
-@click.option("--cols", type=click.IntRange(min=1), help="Values in a row of a raw file.")
+@click.option("--rows", type=click.IntRange(min=1), help="Rows of a raw file; of one array, held against its own.")
+@click.option("--cols", type=click.IntRange(min=1), help="Values in a row, likewise.")
 @click.option("--by-column", is_flag=True, help="Blocks lie column by column, as ggml keeps q8_1_mmq.")
 @click.option("--member", help="Which array of a .npz or safetensors file.")
 @click.option("--quantiser", type=click.Choice(["mmvq", "mmq", "ggml-ref", "ggml-x86"]), help="Quantiser that wrote the blocks.")
@@ -37,8 +45,9 @@ def _layer(ctx, parameter, value: str) -> int | str:
 @click.option("--flags", metavar="'NAME=VALUE ...'", help="The engine's flags, which say the same.")
 @click.option("--of-model", type=click.Path(path_type=Path), help="The model that the data come from: its sha256 is recorded.")
 @click.option("--overwrite", is_flag=True, help="Replace a dump of that name.")
+@click.pass_context
 def command(
-    source, out, tensor, layer, layout, rows, cols, by_column, member, quantiser, names, rank, engine, chosen, flags, of_model,
+    ctx, source, out, tensor, layer, layout, rows, cols, by_column, member, quantiser, names, rank, engine, chosen, flags, of_model,
     overwrite,
 ) -> None:
     """Bring a raw file, .npy, .npz, safetensors or an SGLang dump directory into a dump. Layouts are declared, never guessed.
@@ -52,14 +61,20 @@ def command(
     from edge0verify.dump import foreign
     from edge0verify.dump.arrays import SUFFIXES
 
+    kind = "a directory" if source.is_dir() else "an array file" if source.suffix in SUFFIXES else "a raw file"
+    for name in UNREAD[kind]:
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            option = {"names": "name"}.get(name, name).replace("_", "-")
+            raise InputError(f"{source}: --{option} says nothing about {kind}; expected it left out")
     manifest = _manifest(engine or ("sglang" if source.is_dir() else "foreign"), chosen, flags, of_model)
     options.make_parent(out)
     common = {"manifest": manifest, "overwrite": overwrite}
-    if source.is_dir():
+    if kind == "a directory":
         made = foreign.import_directory(source, out, names=_pairs(names), rank=rank, **common)
-    elif source.suffix in SUFFIXES:
+    elif kind == "an array file":
         made = foreign.import_arrays(
-            source, out, tensor=tensor, layer=layer, member=member, layout=layout, quantiser=quantiser, **common
+            source, out, tensor=tensor, layer=layer, member=member, layout=layout, quantiser=quantiser, rows=rows, cols=cols,
+            **common,
         )
     else:
         given = {"--tensor": tensor, "--layout": layout, "--rows": rows, "--cols": cols}

@@ -5,6 +5,7 @@ A foreign dump counts no launches, so whether a variant engaged is unknown (mani
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -84,6 +85,8 @@ def import_arrays(
     member: str | None = None,
     layout: str | None = None,
     quantiser: str | None = None,
+    rows: int | None = None,
+    cols: int | None = None,
     manifest: Manifest | None = None,
     overwrite: bool = False,
 ) -> Imported:
@@ -91,14 +94,18 @@ def import_arrays(
 
     tensor, layer: where a single array belongs; without them the names in the file must be paths of the schema
     ('layers/000/d-xl', 'layers/000/d-xlq/codes', 'rows'). member: which array of a file with several. Arrays named codes, d and s
-    make one q8_1 tensor. layout: for arrays of bytes or words, how to read them. InputError for anything that does not fit.
+    make one q8_1 tensor. layout: for arrays of bytes or words, how to read them. rows, cols: what a single array must have.
+    InputError for anything that does not fit.
     """
     found = arrays.read_arrays(path)
     if tensor is None:
+        if rows is not None or cols is not None:
+            raise InputError(f"{path}: expected a tensor that rows and columns are said of, found none named")
         named = [(name, value) for name, value in found.items()]
         places = [_place(path, name) for name, _ in named]
     else:
         value = _single(path, found, member, layout, quantiser)
+        _check_shape(path, value, rows, cols)
         named, places = [("", value)], [(layer, tensor, None)]
     with DumpWriter(out, manifest=manifest or foreign_manifest(), overwrite=overwrite) as w:
         _write_all(w, path, places, [value for _, value in named], quantiser or "mmvq")
@@ -131,6 +138,14 @@ def _check_kind(path, tensor: str, layout: str) -> None:
     found = "q8_1" if kind.blocks else "i32" if layout == "i32" else "f32"
     if spec and spec.kind != found:
         raise InputError(f"{path}: {tensor}: expected a layout of {spec.kind}, found {layout}")
+
+
+def _check_shape(path, value: np.ndarray | Blocks, rows: int | None, cols: int | None) -> None:
+    shape = value.codes.shape if isinstance(value, Blocks) else value.shape
+    count, width = math.prod(shape[:-1]), shape[-1] if shape else 1
+    for what, said, found in (("rows", rows, count), ("columns", cols, width)):
+        if said is not None and said != found:
+            raise InputError(f"{path}: expected {said} {what}, found {found}")
 
 
 def _single(path, found: Mapping[str, np.ndarray], member: str | None, layout: str | None, quantiser: str | None):

@@ -47,6 +47,8 @@ class DumpWriter:
         self._quantisers: dict[str, str] = {}
         if self.path.suffix == ".partial":
             raise InputError(f"{self.path}: expected a name without .partial, which marks an unfinished dump")
+        if self.path.exists() and not self.path.is_file():       # a folder, or a device that a rename would replace
+            raise InputError(f"{self.path}: expected the name of a file, found {'a folder' if self.path.is_dir() else 'a device'}")
         if self.path.exists() and not overwrite:
             raise InputError(f"{self.path}: exists already; expected a new name, or the option to overwrite")
         if not self.path.parent.is_dir():
@@ -83,6 +85,9 @@ class DumpWriter:
         spec = levels.find(tensor)
         if "/" in tensor or not tensor or tensor in levels.KEYS:
             raise InputError(f"{self.path}: {where}/{tensor}: not a tensor name")
+        if spec and (spec in levels.HEAD_TENSORS) != (layer == "head"):
+            right = "head" if spec in levels.HEAD_TENSORS else "a layer"
+            raise InputError(f"{self.path}: {where}/{tensor}: expected this tensor in {right}")
         if spec and (spec.kind == "q8_1") != isinstance(value, Blocks):
             raise InputError(f"{self.path}: {where}/{tensor}: expected {spec.kind}, found {type(value).__name__}")
         if isinstance(value, Blocks):

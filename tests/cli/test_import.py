@@ -112,3 +112,29 @@ def test_arrays_and_directories(tmp_path, capsys):
     with open_dump(tmp_path / "x.h5") as made, open_dump(tmp_path / "y.h5") as brought:
         assert np.array_equal(made.read(2, "a-yl"), x) and np.array_equal(brought.read(5, "a-yl"), x)
     assert run(["import", str(folder), "--name", "latent", "-o", str(tmp_path / "z.h5")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "message"),
+    [
+        ("x.bin", ["--layout", "f32", "--rows", "4", "--cols", "16", "--member", "y"], "--member says nothing about a raw file"),
+        ("x.bin", ["--layout", "f32", "--rows", "4", "--cols", "16", "--rank", "0"], "--rank says nothing about a raw file"),
+        ("x.npy", ["--by-column"], "--by-column says nothing about an array file"),
+        ("x.npy", ["--rows", "3"], "expected 3 rows, found 4"),
+        ("x.npy", ["--rows", "4", "--cols", "15"], "expected 15 columns, found 16"),
+        ("x.npy", ["--layer", "head"], "head/a-yl: expected this tensor in a layer"),
+        (".", [], "--tensor says nothing about a directory"),
+    ],
+)
+def test_what_does_not_fit_the_source_is_refused(tmp_path, capsys, source, words, message):
+    x = np.arange(64, dtype=np.float32).reshape(4, 16)
+    np.save(tmp_path / "x.npy", x)
+    x.tofile(tmp_path / "x.bin")
+    assert run(["import", str(tmp_path / source), "--tensor", "a-yl", "-o", str(tmp_path / "o.h5"), *words]) == 2
+    assert message in capsys.readouterr().err and not (tmp_path / "o.h5").exists()
+
+
+def test_a_device_is_never_replaced(tmp_path, capsys):
+    np.save(tmp_path / "x.npy", np.zeros((4, 16), np.float32))
+    assert run(["import", str(tmp_path / "x.npy"), "--tensor", "a-yl", "-o", "/dev/null", "--overwrite"]) == 2
+    assert "found a device" in capsys.readouterr().err
