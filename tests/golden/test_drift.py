@@ -29,7 +29,7 @@ class Nudged(Kernels):
 @pytest.fixture(params=["replay"])
 def drifting(request, tmp_path, model):
     store = Store(tmp_path / "s")
-    wanted = Wanted(name="g", model=model, prompt="prose", tokens=encode(prompt("prose"))[:8], variants=PLAN, level=request.param,
+    wanted = Wanted(name="g", model=model, prompt="prose", tokens=encode(prompt("prose"))[:4], variants=PLAN, level=request.param,
                     rules=Rules(l2=4e-4), threads=2)  # fmt: skip
     record_new(store, wanted)
     accept_candidate(store, "g", reason="the anchor")
@@ -38,7 +38,7 @@ def drifting(request, tmp_path, model):
 
 def test_drift_adds_up_and_the_step_too_far_is_refused(drifting):
     moves = []
-    for step in (1, 2, 3, 5):
+    for step in (1, 3, 5):
         run = record_again(drifting, "g", kernels=Nudged(step), threads=2)
         assert run.conforming is False
         with pytest.raises(InputError, match=r"breaks its contract.*--anyway"):
@@ -54,7 +54,7 @@ def test_drift_adds_up_and_the_step_too_far_is_refused(drifting):
         assert 0 < found.drift.equal_pct < 100
     else:
         pytest.fail("no step was too far")
-    assert moves == pytest.approx([1e-4, 2e-4, 3e-4, 4e-4][: len(moves)], rel=0.01) and len(moves) >= 3
+    assert moves == pytest.approx([1e-4, 3e-4], rel=0.01)
     _, done = accept_candidate(drifting, "g", reason="the new scale is meant", anyway=True, reanchor=True)
     assert done.anchor
     found = check(drifting, "g", Asked(kernels=Nudged(step), threads=2))
