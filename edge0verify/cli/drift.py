@@ -80,11 +80,12 @@ def command(over, stage, variant, reference, model, projection, prompt, prompt_f
             elif over in ("runs", "threads"):
                 from edge0verify.study.drift_runs import RunsRequest, over_runs
 
-                asked = [("--model", model), ("--projection", projection), ("--file", prompt_file), ("--device", device)]
+                read = ("--prompt", prompt) if prompt_file is None else ("--file", prompt_file)
+                asked = [("--model", model), ("--projection", projection), read, ("--device", device)]
                 arguments = [word for flag, value in asked if value is not None for word in (flag, str(value))]
                 request = RunsRequest(
                     model=loaded, over=over, stage=stage, variant=chosen or "mmvq", reference=by, runs=runs, threads=count,
-                    arguments=(*arguments, "--prompt", prompt), engine=engine, timeout_s=timeout,
+                    arguments=tuple(arguments), engine=engine, timeout_s=timeout,
                     prompts=() if engine else (describe_prompt(name, tokens),),
                     environment={} if engine else environment(kernels, count))
                 found = over_runs(request, progress=progress)
