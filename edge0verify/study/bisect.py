@@ -14,7 +14,7 @@ from edge0verify.records.evidence import Engagement
 from edge0verify.records.status import FAIL, INCONCLUSIVE, PASS
 from edge0verify.study import bisect_place as place
 from edge0verify.study.attribute import same_tensor
-from edge0verify.study.bisect_judge import Flips, Judged, flips, judge_bits, judge_route, judge_stages
+from edge0verify.study.bisect_judge import Flips, Judged, excuse, flips, judge_bits, judge_route, judge_stages
 from edge0verify.study.bisect_types import Bisection, Entry, First, Request, Rung
 from edge0verify.study.bisect_walk import KernelsFor, Piece, Runner, walk
 from edge0verify.study.environment import environment
@@ -121,6 +121,7 @@ def sentence(first: First) -> str:
     """The first fault in one line."""
     if first.biased:
         return f"layer {first.layer} stage {first.stage} {first.tensor}: {first.side} is biased: {first.biased}"
+    changed = f"; the models differ in {', '.join(first.unequal[:4])}{' ...' if first.unequal[4:] else ''}" if first.unequal else ""
     text = f"layer {first.layer} stage {first.stage} {first.tensor}: {first.broken} of {first.n} elements of {first.side} do not"
     text += f" conform, first at position {first.position}"
     if first.slot is not None:
@@ -133,7 +134,7 @@ def sentence(first: First) -> str:
             text += f" block {', '.join(map(str, first.weight_blocks))}"
     for e in first.exchanges:
         text += f"; expert {e.expert} computes with the weights of expert {e.weights_of}"
-    return text
+    return f"{text}{changed}; {first.excuse}"
 
 
 class _Book:
@@ -271,7 +272,8 @@ class _Book:
         return First(
             side=side, layer=layer, stage=entry.stage, tensor=entry.tensor, n=entry.n, broken=entry.broken, tokens=entry.tokens,
             columns=int(entry.columns.sum()), position=key[1], slot=slot, expert=expert, column=column, block=block,
-            experts=dict(sorted(entry.experts.items())), biased="" if entry.broken else entry.biased, **more,
+            experts=dict(sorted(entry.experts.items())), biased="" if entry.broken else entry.biased,
+            excuse=excuse(entry.broken, entry.n, entry.lost) if entry.stage in (*STEPS, "route") else "no limit excuses it", **more,
         )
 
 

@@ -12,6 +12,7 @@ import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -222,14 +223,14 @@ def judge_dump(dump: Dump, model: Model, *, threads: int = 1) -> tuple[str, str]
         missing = {"ffn-in", "route-ids", "route-weights", "route-logits", "d-xl", "a-gate", "a-h", "a-y", "u"} - set(seen)
         if missing:
             return INCONCLUSIVE, f"layer {layer}: expected a dump of level full, found none of {', '.join(sorted(missing))}"
-        found = (*judge_route(model, layer, seen, keys.astype(np.int32)),
-                 *judge_stages(model, layer, names, seen, keys.astype(np.int32), threads=threads))
+        found = chain(judge_route(model, layer, seen, keys.astype(np.int32)),
+                      judge_stages(model, layer, names, seen, keys.astype(np.int32), threads=threads))
         for entry in found:
             judged += entry.broken.size
             if entry.broken.any():
                 row, column = map(int, np.argwhere(entry.broken)[0])
                 return FAIL, (f"layer {layer} stage {entry.stage} {entry.tensor}: {int(entry.broken.sum())} of {entry.broken.size} "
-                              f"elements do not conform, first at row {row} column {column}")
+                              f"elements do not conform, first at row {row} column {column}; {entry.excuse}")
     return (PASS, "") if judged else (INCONCLUSIVE, "the dump holds no layer")
 
 

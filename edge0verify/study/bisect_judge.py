@@ -39,7 +39,19 @@ class Judged:
     keys: np.ndarray
     """i32 [n, c]: (pass, position, accepted), of pairs (pass, position, slot, expert, accepted)."""
     biased: str = ""
-    """Every element conforms, and the bias test calls their errors systematic: why."""
+    """Every element conforms, and the bias test calls their errors systematic: why, and the limits that would have passed."""
+    lost: int = 0
+    """Of the broken elements, those that are not finite or were not written: no limit excuses them."""
+
+    @property
+    def excuse(self) -> str:
+        """The smallest limit of a policy that would have let the broken elements pass."""
+        return excuse(int(np.count_nonzero(self.broken)), self.broken.size, self.lost)
+
+
+def excuse(broken: int, n: int, lost: int = 0) -> str:
+    """'matched = 0.99 would have passed'; or that none would, since of `broken` of n elements `lost` hold no number."""
+    return "no limit excuses it" if lost or not n else f"matched = {1 - broken / n!r} would have passed"
 
 
 def judge_stages(model: Model, layer: int | str, variants: Mapping[str, str], seen: Tensors, rows: np.ndarray, *,
@@ -50,6 +62,7 @@ def judge_stages(model: Model, layer: int | str, variants: Mapping[str, str], se
     tensors by their names in a dump; rows int32 [n, 3].  A part whose tensors are not all there is left out by `parts`.
     """
     output = StageOutput(seen, ())
+    seen = _with_experts(model, seen)
     for part in parts:
         name = variants["A1" if part == "A" else part]
         scene = Scene(model=model, layer=layer, inputs=seen, a=output, b=output, variants=(name, name), rows=rows, threads=threads)
@@ -58,14 +71,27 @@ def judge_stages(model: Model, layer: int | str, variants: Mapping[str, str], se
             units = {entry.name: entry.unit for entry in comparator.entries(item)}
             for entry, elements in comparator.elements(item, slice(None)).items():
                 side = elements.b
-                broken = side.nonfinite | side.poison
+                lost = side.nonfinite | side.poison
+                broken = lost
                 if side.keeps is not None:
                     broken = broken | ~side.keeps
                 wrong = []
                 if entry == item.tensor and biased.plan(item):
                     wrong = biased.execute(item, Limits(), conforming={"a": False, "b": not broken.any()})
                 yield Judged(stage=item.stage, tensor=entry, unit=units[entry], broken=broken, keys=item.keys,
-                             biased=wrong[0].text if wrong else "")
+                             biased=_biased_text(wrong[0]) if wrong else "", lost=int(np.count_nonzero(lost)))
+
+
+def _biased_text(found: biased.Biased) -> str:
+    return f"{found.text}; " + " and ".join(f"{name} = {value!r} would have passed" for name, value in found.limits.items())
+
+
+def _with_experts(model: Model, seen: Tensors) -> Tensors:
+    """The same with some expert where route-ids name none of the model's, which `judge_route` says."""
+    ids = seen.get("route-ids")
+    if ids is None or ((ids >= 0) & (ids < model.config.experts)).all():
+        return seen
+    return {**seen, "route-ids": np.clip(ids, 0, model.config.experts - 1)}
 
 
 def router_bound(model: Model, layer: int | str, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -82,7 +108,7 @@ def judge_route(model: Model, layer: int | str, seen: Tensors, rows: np.ndarray)
     t, bound = router_bound(model, layer, seen["ffn-in"])
     with np.errstate(invalid="ignore"):
         wrong = ~(np.abs(logits - t) <= bound)
-    yield Judged(stage="route", tensor="route-logits", unit="row", broken=wrong, keys=rows)
+    yield Judged(stage="route", tensor="route-logits", unit="row", broken=wrong, keys=rows, lost=int((~np.isfinite(logits)).sum()))
     keys = pair_keys(rows, ids).reshape(-1, 5)
     yield Judged(stage="route", tensor="route-ids", unit="id", broken=_not_largest(logits, ids), keys=rows)
     # Softmax and renormalisation in float32: exponentials, a sum over all experts, two divisions.
@@ -92,7 +118,8 @@ def judge_route(model: Model, layer: int | str, seen: Tensors, rows: np.ndarray)
     steps = logits.shape[1] + ids.shape[1] + 8 + np.abs(chosen - chosen.max(axis=1, keepdims=True))
     with np.errstate(invalid="ignore"):
         wrong = ~(np.abs(weights - ideal) <= steps * EPS * ideal + TINY)
-    yield Judged(stage="route", tensor="route-weights", unit="row", broken=wrong.reshape(-1, 1), keys=keys)
+    lost = int((~np.isfinite(weights)).sum())
+    yield Judged(stage="route", tensor="route-weights", unit="row", broken=wrong.reshape(-1, 1), keys=keys, lost=lost)
 
 
 def _not_largest(logits: np.ndarray, ids: np.ndarray) -> np.ndarray:

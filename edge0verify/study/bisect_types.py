@@ -48,6 +48,7 @@ class Entry:
     experts: dict[int, int] = field(default_factory=dict)
     first: tuple[tuple[int, ...], int] | None = None
     biased: str = ""
+    lost: int = 0
 
     @property
     def faulty(self) -> bool:
@@ -64,6 +65,7 @@ class Entry:
         if not wrong:
             return
         self.broken += wrong
+        self.lost += found.lost
         self.columns |= found.broken.any(axis=0)
         rows = np.flatnonzero(found.broken.any(axis=1))
         self.tokens += len(np.unique(found.keys[rows, 1]))
@@ -106,6 +108,8 @@ class First:
     exchanges: tuple[Exchange, ...] = ()
     differs: tuple[tuple[int | None, int, int], ...] = ()
     differing_blocks: int = 0
+    excuse: str = ""
+    """The smallest limit of a policy that would have let it pass."""
     unequal: tuple[str, ...] = ()
     """Outside the stages: tensors that the two models store with other bytes."""
 

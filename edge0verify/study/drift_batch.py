@@ -74,7 +74,7 @@ def faults(model: Model, run: Pass, *, threads: int = 1) -> list[str]:
             if n:
                 row, column = map(int, np.argwhere(entry.broken)[0])
                 found.append(f"layer {layer} stage {entry.stage} {entry.tensor}: {n} of {entry.broken.size} elements do not "
-                             f"conform, first at row {row} column {column}")
+                             f"conform, first at row {row} column {column}; {entry.excuse}")
     head = run.trace.seen.get("head", {})
     wrong = wrong_logprobs(head["top8-ids"], head["top8-logprobs"], head["logits"]) if head else None
     return [*found, *([f"head: wrong log-probs: {wrong}"] if wrong else [])]

@@ -153,6 +153,7 @@ def unstable_text(first: Unstable) -> str:
         p = first.permutation
         text += f": {p['moved']} of {p['rows']} rows moved in {p['cycles']} cycles, longest {p['longest_cycle']}, "
         text += f"longest unbroken run {p['longest_run']}, mean shift {p['mean_shift']:.3g} rows"
+        text += f"; permuted_share = {p['moved'] / p['rows']!r} would have passed"
     else:
         text += f": {first.rows} of {first.n_rows} rows differ" + (f", {first.why}" if first.why else "")
     return text + ("" if first.corr is None else f"; correlation {first.corr:.6g}")

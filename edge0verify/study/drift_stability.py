@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from edge0verify.dump.levels import HEAD_TENSORS, LAYER_TENSORS
 from edge0verify.dump.reader import Dump
 from edge0verify.model import Model
 from edge0verify.numerics.blocks import Blocks
-from edge0verify.study.bisect_judge import PART, judge_route, judge_stages
+from edge0verify.study.bisect_judge import PART, excuse, judge_route, judge_stages
 from edge0verify.study.drift_logits import wrong_logprobs
 
 BITWISE, PERMUTED, ROUNDING, UNEXPLAINED = "bitwise", "permuted", "rounding", "unexplained"
@@ -248,12 +248,21 @@ def _first(a: Trace, b: Trace, model, layer, tensor, x: Value, y: Value, differs
     broken = [_broken(run, model, layer, tensor, threads) for run in (a, b)]
     if None in broken:
         return Unstable(kind=UNEXPLAINED, bounded=False, why="nothing bounds this tensor", **common)
-    wrong = [f"{n} elements of the {side} run do not conform" for side, n in zip(("first", "second"), broken) if n]
+    wrong = [f"{found.broken} elements of the {side} run do not conform; {excuse(found.broken, found.n, found.lost)}"
+             for side, found in zip(("first", "second"), broken) if found.broken]
     return Unstable(kind=UNEXPLAINED if wrong else ROUNDING, bounded=True, why=" and ".join(wrong), **common)
 
 
-def _broken(run: Trace, model: Model | None, layer, tensor, threads: int) -> int | None:
-    """Elements of a run's tensor that do not conform on the run's own inputs; None where nothing can tell."""
+class _Wrong(NamedTuple):
+    """Elements of a tensor that do not conform, of n, and those of them that hold no number."""
+
+    broken: int
+    n: int
+    lost: int = 0
+
+
+def _broken(run: Trace, model: Model | None, layer, tensor, threads: int) -> _Wrong | None:
+    """What of a run's tensor does not conform on the run's own inputs; None where nothing can tell."""
     if layer == "head":
         return _broken_head(run, tensor)
     stage = STAGE.get(tensor)
@@ -272,14 +281,15 @@ def _broken(run: Trace, model: Model | None, layer, tensor, threads: int) -> int
     except KeyError:                                   # an input of the stage, or the name of its variant, is not in the dump
         return None
     wanted = {tensor, f"{tensor}.d", f"{tensor}.s"}
-    return sum(int(f.broken.sum()) for f in found if f.tensor in wanted)
+    counts = [(int(f.broken.sum()), f.broken.size, f.lost) for f in found if f.tensor in wanted]
+    return _Wrong(*map(sum, zip(*counts))) if counts else _Wrong(0, 0)
 
 
-def _broken_head(run: Trace, tensor: str) -> int | None:
+def _broken_head(run: Trace, tensor: str) -> _Wrong | None:
     names = run.tensors("head")
     if tensor not in ("top8-ids", "top8-logprobs") or "logits" not in names:
         return None
-    return int(head_fault(run) is not None)
+    return _Wrong(int(head_fault(run) is not None), 0)
 
 
 def head_fault(run: Trace) -> str | None:

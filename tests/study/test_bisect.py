@@ -82,6 +82,7 @@ class TestDamagedCopies:
         assert (first.weights, first.expert, first.weight_row, first.weight_blocks) == (name, 5, 17, (0,))
         assert (first.differs, first.differing_blocks, list(first.experts)) == (((5, 17, 0),), 1, [5])
         assert "layer 3 stage A1" in found.reasons[0] and "expert 5 row 17 block 0" in found.reasons[0]
+        assert f"matched = {1 - first.broken / first.n!r} would have passed" in found.reasons[0]
 
     def test_two_exchanged_experts(self, model, tmp_path):
         found = run(model, model_b=copy(tmp_path / "copy.gguf", swap_experts("blk.3.ffn_down_exps.weight", 3, 9)))
@@ -122,7 +123,7 @@ class TestDamagedCopies:
 
         found = run(model, model_b=copy(tmp_path / "copy.gguf", edit))
         assert (found.first.layer, found.first.stage) == (layer, stage)
-        assert name in (*found.first.unequal, found.first.weights)
+        assert name in (*found.first.unequal, found.first.weights) and name in found.reasons[0]
 
     def test_weights_that_no_row_touches_prove_nothing(self, model, tmp_path):
         def edit(data):
@@ -152,7 +153,7 @@ class TestPlantedKernels:
     def test_a_fault_within_every_bound_is_found_as_biased(self, model, plant):
         first = run(model, kernels_for={"b": plant(2, "A2", "round-toward-zero")}).first
         assert (first.layer, first.stage, first.tensor, first.broken) == (2, "A2", "a-y", 0)
-        assert "rounding is directed" in first.biased
+        assert "rounding is directed" in first.biased and "bias_t = " in first.biased
 
     def test_the_module_without_a_fault_conforms(self, model, plant):
         assert run(model, kernels_for={"b": plant(2, "D", None)}, tokens=TOKENS[:16]).status == "PASS"

@@ -12,14 +12,26 @@ from pathlib import Path
 
 import pytest
 
+from edge0verify.dump.reader import open_dump
 from edge0verify.model import encode, load_model, prompt
 from edge0verify.records.errors import InputError
 from edge0verify.report.bisect_text import search_text
-from edge0verify.study.bisect_check import BAD, GOOD, SKIPPED, Search, conclude, layer_candidates, next_candidate, search
+from edge0verify.study.bisect_check import (
+    BAD,
+    GOOD,
+    SKIPPED,
+    Search,
+    conclude,
+    judge_dump,
+    layer_candidates,
+    next_candidate,
+    search,
+)
 from edge0verify.study.dumping import RunRequest
 from edge0verify.study.dumping import run as write_dump
 from edge0verify.variants import _mutants
 from edge0verify.variants.kernels import Kernels
+from tests.cli.doctored import change
 
 ROOT = Path(__file__).resolve().parents[2]
 SIX = tuple("abcdef")
@@ -117,6 +129,15 @@ class TestRuns:
     def test_a_good_engine_passes_after_one_run(self, model, dumps):
         found = search(asked(model, engine(dumps), candidates=tuple("abc")))
         assert (found.status, len(found.tried), ran(dumps)) == ("PASS", 1, ["c"])
+
+    def test_ids_of_no_expert_are_a_fault_of_the_route(self, model, dumps, tmp_path):
+        def edit(f):
+            f["layers/002/route-ids"][4, 2] = f["layers/002/pairs"][4 * 4 + 2, 3] = 99
+
+        change(dumps / "good.h5", tmp_path / "ids.h5", edit)
+        with open_dump(tmp_path / "ids.h5") as dump:
+            status, reason = judge_dump(dump, model)
+        assert status == "FAIL" and "layer 2 stage route route-ids: 1 of" in reason and "would have passed" in reason
 
     def test_dumps_may_be_compared_with_a_good_one(self, model, dumps):
         found = search(asked(model, engine(dumps), good=dumps / "good.h5"))
