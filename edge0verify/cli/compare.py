@@ -13,7 +13,7 @@ from edge0verify.records.errors import InputError
 STAGES = (*options.STAGES, "route")
 FOR_STAGES = ("split", "device", "device_a", "device_b")
 """Options that say nothing about two runs of the whole model."""
-FOR_VARIANTS = ("questions", "prompt", "prompt_file", "cascade", "split", "device", "device_a", "device_b")
+FOR_VARIANTS = ("questions", "prompt", "prompt_file", "cascade", "split", "knobs", "seed", "device", "device_a", "device_b")
 """Options that say nothing about dumps."""
 
 

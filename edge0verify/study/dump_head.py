@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from edge0verify.compare import Policy, movement
+from edge0verify.dump.ids import refuse_invalid
 from edge0verify.dump.reader import Dump
 from edge0verify.records.causes import EQUAL, LOOSE
 from edge0verify.records.evidence import Tokens
@@ -110,7 +111,10 @@ def _promises(dump: Dump) -> bool:
 
 def _tokens(dump: Dump) -> Tokens:
     logits = dump.read("head", LOGITS) if _has(dump, LOGITS) else None
-    return Tokens(ids=dump.read("head", IDS), logprobs=dump.read("head", LOGPROBS), logits=logits)
+    ids = dump.read("head", IDS)
+    if not (ids >= BY_TEXT).any():                       # two tokens may have one text
+        refuse_invalid(ids, None, f"{dump.path}: head/{IDS}")
+    return Tokens(ids=ids, logprobs=dump.read("head", LOGPROBS), logits=logits)
 
 
 def _finite(a: Tokens, b: Tokens) -> tuple[list[str], list[str]]:

@@ -39,6 +39,7 @@ class TestInputErrors:
     def test_words_that_do_not_fit(self, plain, other, capsys):
         self.check(capsys, ("compare", plain), "expected two dumps or none, found 1")
         self.check(capsys, ("compare", plain, other, "--prompt", "code"), "--prompt")
+        self.check(capsys, ("compare", plain, other, "--knobs", "peer=off"), "--knobs: expected only without dumps")
         self.check(capsys, ("compare", plain, other, "--a", "mmvq"), "expected --stage")
         self.check(capsys, ("compare", plain, other, "--flags-a", "STRATA_LATENT_MQM=1"), "did you mean STRATA_LATENT_MMQ")
         self.check(capsys, ("compare", plain, other, "--rows", "900:901"), "--rows 900:901: expected token positions")
@@ -74,6 +75,10 @@ class TestInputErrors:
             f["layers/000/u"] = np.zeros(24, np.float32)
 
         self.check(capsys, ("show", change(plain, folder / "flat.h5", edit)), "layers/000/u: expected [rows, columns], found")
+
+    def test_a_token_twice_among_the_best(self, plain, other, folder, capsys):
+        made = change(other, folder / "twice8.h5", lambda f: f["head/top8-ids"].__setitem__((0, 3), f["head/top8-ids"][0, 2]))
+        self.check(capsys, ("compare", plain, made), "twice8.h5: head/top8-ids row 0: expected distinct ids")
 
     def test_a_name_that_is_no_layer(self, plain, folder, capsys):
         made = change(plain, folder / "name.h5", lambda f: f.move("layers/003", "layers/0x3"))
