@@ -137,7 +137,7 @@ class TestRuns:
         change(dumps / "good.h5", tmp_path / "ids.h5", edit)
         with open_dump(tmp_path / "ids.h5") as dump:
             status, reason = judge_dump(dump, model)
-        assert status == "FAIL" and "layer 2 stage route route-ids: 1 of" in reason and "would have passed" in reason
+        assert status == "FAIL" and "layer 2 stage route route-ids: 2 of" in reason and "would have passed" in reason
 
     def test_dumps_may_be_compared_with_a_good_one(self, model, dumps):
         found = search(asked(model, engine(dumps), good=dumps / "good.h5"))
