@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -13,21 +13,20 @@ from edge0verify.compare.causes import route_flip
 from edge0verify.dump import levels
 from edge0verify.dump.ids import valid
 from edge0verify.model import Model
-from edge0verify.numerics.blocks import Blocks
-from edge0verify.records.evidence import Evidence, LoneRows, Router, Side
+from edge0verify.records.evidence import Evidence, LoneRows, Router
 from edge0verify.records.verdict import LayerResult
 from edge0verify.study import dump_experts
 from edge0verify.study.by_design import LayerRoutes, Rule, by_rule, layer_routes
 from edge0verify.study.dump_replay import Remains, remains
-from edge0verify.study.dump_rows import LayerJoin, SideRows, of_pairs, take
+from edge0verify.study.dump_rows import LayerJoin, of_pairs, take
 from edge0verify.study.dump_stream import is_large, streamed
 from edge0verify.study.dump_tensors import expected, form, gaps, held_before, in_words, nonfinite, nothing, per_token, same_stored
+from edge0verify.study.dump_values import OnDemand, Value, cut_own, judged
 from edge0verify.study.evidence import PAIR_KEYS, TOKEN_KEYS
 from edge0verify.study.inheritance import OUTPUTS, STAGE_OF, Origin
 from edge0verify.study.own import Own, OwnLayer, Shared
 from edge0verify.study.replay import PARTS
 
-Value = np.ndarray | Blocks
 Observe = Callable[[Evidence, list[LayerResult]], None]
 
 READS = {"route": ("ffn-in",), "D": ("ffn-in",), "A": ("d-xl", "d-xlq", "route-ids", "route-weights"), "U": ("a-yl",)}
@@ -95,30 +94,6 @@ def compare_layer(
     if declared:
         work.found.routes = layer_routes(join, work.values, rules)
     return work.found
-
-
-class OnDemand(Mapping):
-    """The tensors of one side of a layer by name, each read once."""
-
-    def __init__(self, side: SideRows, read: Callable[[str], Value]) -> None:
-        self._names = [tensor for tensor in side.dump.tensors(side.layer) if side.has(tensor)]
-        self._read, self._known = read, {}
-
-    def __getitem__(self, tensor: str) -> Value:
-        if tensor not in self._known:
-            if tensor not in self._names:
-                raise KeyError(tensor)
-            self._known[tensor] = self._read(tensor)
-        return self._known[tensor]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __contains__(self, tensor: object) -> bool:
-        return tensor in self._names
 
 
 class _Layer:
@@ -233,7 +208,7 @@ class _Layer:
         self._say_own(tensor)
         fit = self._fit(tensor)
         way = self.join.pairs if of_pairs(tensor) else self.join.tokens
-        a, b = (_cut(own, rows if fit is None else rows[fit]) for own, rows in zip(sides, (way.a, way.b)))
+        a, b = (cut_own(own, rows if fit is None else rows[fit]) for own, rows in zip(sides, (way.a, way.b)))
         a, b = (replace(own, side=replace(own.side, previous=held_before(side, tensor)))
                 for own, side in ((a, self.join.a), (b, self.join.b)))
         item = self._evidence(tensor, a, b, fit)
@@ -375,7 +350,7 @@ class _Layer:
         return self._unfit[source]
 
     def _say_unjudged(self, tensor: str, sides: list[Own]) -> None:
-        if not all(_judged(own.side) for own in sides):
+        if not all(judged(own.side) for own in sides):
             self._say_why(tensor)
 
     def _unjudgeable(self, tensor: str) -> bool:
@@ -396,21 +371,3 @@ class _Layer:
         else:
             why = "its stage's inputs were not dumped"
         self.found.unjudged[tensor] = why
-
-
-def _judged(side: Side) -> bool:
-    return any(x is not None for x in (side.t, side.exact, side.chosen))
-
-
-def _cut(own: Own, rows: np.ndarray) -> Own:
-    """The given rows of everything that a side holds."""
-    held = {name: getattr(own.side, name) for name in ("rows", "blocks", "ids", "chosen", "t", "bound", "exact")}
-    cut = {name: take(value, rows) for name, value in held.items() if value is not None}
-    if "rows" in cut and cut["rows"].dtype == np.float16:
-        cut["rows"] = cut["rows"].astype(np.float32)
-    terms, misread = own.side.terms, own.side.misread
-    if terms is not None:
-        cut["terms"] = lambda chosen, width: terms(rows[chosen], width)
-    if misread is not None:
-        cut["misread"] = lambda chosen: misread(rows[chosen])
-    return Own(replace(own.side, **cut), None if own.truth is None else take(own.truth, rows))
