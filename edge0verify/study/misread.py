@@ -84,6 +84,10 @@ def mistakes(fmt: str, raw: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
         yield f"the weights are read with {text}", replace(right, q=q).values()
     if right.sc is not None:
         yield "the weights' 6-bit scales are taken without their zero point", replace(right, sc=right.sc + np.int8(32)).values()
+        for text, order in ORDERS.items():
+            moved = [order(sc) for sc in right.sc]
+            if all(sc is not None for sc in moved):
+                yield f"the weights' 6-bit scales {text}", replace(right, sc=np.stack(moved)).values()
     with np.errstate(divide="ignore"):
         inverse = np.where(right.d == 0, np.float32(0), 1 / right.d)
     for text, d in (("taken for", inverse), ("stored as", to_f16(inverse).astype(np.float32))):

@@ -41,6 +41,10 @@ def test_right_kernels_of_a_user_pass(library):
     assert report.verdict.status == "PASS" and report.verdict.engaged["a"] is True
     assert all(r.equal == r.n for case in report.cases for r in case.results), "same order of operations, same bits"
     assert by_user(library, "a2_right", "A2").verdict.status == "PASS"
+    report = by_user(library, "a1_right", "A1")
+    assert report.verdict.status == "PASS", report.verdict.reasons
+    rows = [r for case in report.cases for r in case.results if r.tensor in ("a-gate", "a-up")]
+    assert all(r.equal == r.n for r in rows), "same order of operations, same bits"
 
 
 @pytest.mark.parametrize(
@@ -102,6 +106,14 @@ def test_an_error_of_the_last_bit_is_biased(library):
 def test_a_wrong_route_is_found(library):
     verdict = by_user(library, "a2_first_expert_only", "A2").verdict
     assert verdict.status == "FAIL" and "a-y" in verdict.reasons[0]
+
+
+def test_what_a_wrong_a1_spoils_first_is_named(library):
+    verdict = by_user(library, "a1_scales_of_the_first_half", "A1").verdict
+    assert verdict.status == "FAIL" and " a-gate: " in verdict.reasons[0] and "a does not conform" in verdict.reasons[0]
+    verdict = by_user(library, "a1_up_through_silu", "A1").verdict
+    assert verdict.status == "FAIL"
+    assert {r.tensor for r in verdict.layers if r.status == "FAIL"} <= {"a-h", "a-h.d", "a-h.s"}
 
 
 def test_refused_shapes_prove_nothing_unless_allowed(library):

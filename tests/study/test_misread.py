@@ -72,6 +72,18 @@ def hmask(raw, x):
     return raw, x.values()
 
 
+def next_small_scale(raw, x):
+    """The 6-bit scales of the next sub-block, packed as Q3_K packs them."""
+    blocks = raw.reshape(96, -1, 110)
+    packed = blocks[..., 96:108]
+    low = np.concatenate([packed[..., :8] & 15, packed[..., :8] >> 4], axis=-1)
+    high = np.stack([packed[..., 8 + j % 4] >> (2 * (j // 4)) & 3 for j in range(16)], axis=-1)
+    sc = np.roll((low | high << 4).reshape(96, -1), -1, axis=1).reshape(96, -1, 16)
+    packed[..., :8] = sc[..., :8] & 15 | (sc[..., 8:] & 15) << 4
+    packed[..., 8:] = sum((sc[..., 4 * j : 4 * j + 4] >> 4) << (2 * j) for j in range(4))
+    return raw, x.values()
+
+
 def stride(raw, x):
     """Rows of 340 bytes read as if they were padded to 352."""
     flat = raw.reshape(-1)
@@ -98,6 +110,7 @@ PLANTED = [
     ("Q8_0", scales_by_column, "the weights' scales are stored by column and read by row"),
     ("Q4_0", reciprocal, "the weights' scales are stored as their reciprocal"),
     ("Q3_K", hmask, "the weights are read with the high bits (hmask) inverted"),
+    ("Q3_K", next_small_scale, "the weights' 6-bit scales are those of the next block"),
     ("Q8_0", stride, "the weights' rows are read 352 bytes apart, not 340"),
     ("Q8_0", pairs, "the weights are read with neighbouring values exchanged"),
     ("Q8_0", unsigned, "the activations' codes are taken without their sign"),

@@ -169,3 +169,58 @@ static int down(const void *w, const int8_t *codes, const void *scales, const in
     }
 A2(a2_right, 0)
 A2(a2_first_expert_only, 1)
+
+/* A1 mmvq on Q3_K. `first_half_scales` takes every 6-bit scale from the first half of its super block. */
+static float q3_row(const uint8_t *w, const int8_t *a, const uint16_t *da, int64_t supers, int first_half_scales) {
+    float lane[16] = {0};
+    for (int64_t s = 0; s < supers; ++s, w += 110)
+        for (int h = 0; h < 2; ++h)
+            for (int g = 0; g < 8; ++g) {
+                float sum = 0;
+                for (int p = 0; p < 4; ++p) {
+                    const int at = (first_half_scales ? 0 : 8 * h) + 2 * p + g / 4;
+                    const int low = at < 8 ? w[96 + at] & 15 : w[96 + at - 8] >> 4, high = w[104 + at % 4] >> (2 * (at / 4)) & 3;
+                    int32_t dot = 0;
+                    for (int i = 4 * g; i < 4 * g + 4; ++i) {
+                        const int code = (w[32 + 32 * h + i] >> (2 * p) & 3) + 4 * (w[i] >> (4 * h + p) & 1) - 4;
+                        dot += code * a[s * 256 + 128 * h + 32 * p + i];
+                    }
+                    sum = fmaf(half(da + s * 8 + 4 * h + p), (float)(dot * ((low | high << 4) - 32)), sum);
+                }
+                lane[8 * h + g] = fmaf(half(w + 108), sum, lane[8 * h + g]);
+            }
+    for (int width = 8; width; width /= 2)
+        for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
+    return lane[0];
+}
+
+static int a1(const uint8_t *gate, const uint8_t *up, const int8_t *codes, const uint16_t *scales, const int32_t *ids, float *gate_out,
+              float *up_out, int8_t *h_codes, uint16_t *h_scales, uint16_t *h_sums, int64_t m, int64_t n, int64_t k, int64_t slots,
+              int first_half_scales, int up_through_silu) {
+    const int64_t supers = k / 256;
+    for (int64_t pair = 0; pair < n * slots; ++pair) {
+        const int64_t t = pair / slots, e = ids[pair];
+        float h[4096];
+        for (int64_t j = 0; j < m; ++j) {
+            const float g = q3_row(gate + (e * m + j) * supers * 110, codes + t * k, scales + t * (k / 32), supers, first_half_scales);
+            const float u = q3_row(up + (e * m + j) * supers * 110, codes + t * k, scales + t * (k / 32), supers, first_half_scales);
+            gate_out[pair * m + j] = g, up_out[pair * m + j] = u;
+            h[j] = up_through_silu ? u / (1 + expf(-u)) * g : g / (1 + expf(-g)) * u;
+        }
+        for (int64_t b = 0; b < m / 32; ++b)
+            store(h + b * 32, h_codes + pair * m + b * 32, h_scales + pair * (m / 32) + b, h_sums + pair * (m / 32) + b);
+    }
+    return 0;
+}
+
+#define A1(name, first_half_scales, up_through_silu)                                                                               \
+    int name(const void *gate, const void *up, const float *x, const int8_t *codes, const void *scales, const void *sums,          \
+             const int32_t *ids, float *gate_out, float *up_out, int8_t *h_codes, void *h_scales, void *h_sums, int64_t m,         \
+             int64_t n, int64_t k, int64_t experts, int64_t slots) {                                                               \
+        (void)x, (void)sums, (void)experts;                                                                                       \
+        return a1(gate, up, codes, scales, ids, gate_out, up_out, h_codes, h_scales, h_sums, m, n, k, slots, first_half_scales,    \
+                  up_through_silu);                                                                                                \
+    }
+A1(a1_right, 0, 0)
+A1(a1_scales_of_the_first_half, 1, 0)
+A1(a1_up_through_silu, 0, 1)
