@@ -13,6 +13,7 @@ import numpy as np
 from edge0verify.compare import comparators
 from edge0verify.compare.entry import where
 from edge0verify.compare.metrics import Distance, finite_pair
+from edge0verify.numerics.blocks import BLOCK
 from edge0verify.records.evidence import Evidence, Side
 
 FAR = 4.0
@@ -44,16 +45,32 @@ def _suspicion(evidence: Evidence, reference: Side) -> list[str]:
 
 
 def _broken(evidence: Evidence, side: Side) -> tuple[int, int]:
-    """Elements of the reference that are not finite or break its contract, of how many."""
+    """Elements of the reference that break its contract (where it has none: that are not finite), of how many.
+
+    What is not finite in its own oracle is not: it came from the weights or the input, and a and b have it as well.
+    """
     alone = Evidence(layer=evidence.layer, tensor=evidence.tensor, kind=evidence.kind, a=side, b=side)
+    came_in = _came_in(side)
     wrong = total = 0
     for elements in comparators.find(evidence.kind).elements(alone, slice(None)).values():
         judged = elements.a
-        bad = judged.nonfinite | judged.poison
-        if judged.keeps is not None:
-            bad = bad | ~judged.keeps
+        bad = judged.poison | (judged.nonfinite if judged.keeps is None else ~judged.keeps)
+        if came_in is not None:
+            per = came_in.shape[1] // bad.shape[1]
+            bad = bad & ~came_in.reshape(*bad.shape, per).any(axis=2)
         wrong, total = wrong + int(np.count_nonzero(bad)), total + bad.size
     return wrong, total
+
+
+def _came_in(side: Side) -> np.ndarray | None:
+    """bool [n, m]: what the side was to hold is no number, in blocks all of the block; None where nothing says what it was."""
+    source = side.t if side.t is not None else side.rows if side.blocks is not None else None
+    if source is None and side.exact is not None:
+        return np.repeat(~np.isfinite(side.exact.d), BLOCK, axis=1)
+    if source is None:
+        return None
+    strange = ~np.isfinite(source)
+    return strange if side.blocks is None else np.repeat(strange.reshape(len(strange), -1, BLOCK).any(axis=2), BLOCK, axis=1)
 
 
 def _distance(side: Side, oracle: np.ndarray) -> float | None:

@@ -5,6 +5,7 @@ import pytest
 
 from edge0verify.compare.reference import suspicions
 from edge0verify.numerics import formats
+from edge0verify.numerics.quantise import quantise
 from edge0verify.records.evidence import Side
 from tests.field.common import evidence, halves, product, verdict
 
@@ -84,3 +85,20 @@ def test_a_reference_a_little_further_off_is_not_suspect(times):
         further = Side(rows=(item.oracle + times * error).astype(np.float32))
         items.append(evidence(item.a, item.b, tensor=item.tensor, oracle=item.oracle, reference=further))
     assert suspicions(items) == []
+
+
+def test_nan_that_came_in_is_no_fault_of_the_reference_and_hides_no_other():
+    """A weight that is no number makes a column NaN on every path; a variant that is wrong elsewhere is still blamed."""
+    rng = np.random.default_rng(20)
+    w, x = rng.standard_normal((64, 96)).astype(np.float32), rng.standard_normal((7, 96)).astype(np.float32)
+    good, t, bound = product(w, x)
+    for values in (good, t, bound):
+        values[:, 9] = np.nan
+    wrong = good.copy()
+    wrong[2, 3] *= np.float32(1.5)
+    reference = Side(rows=good, t=t, bound=bound)
+    for b, expected in ((good, "INCONCLUSIVE"), (wrong, "FAIL")):
+        item = evidence(Side(rows=good, t=t, bound=bound), Side(rows=b, t=t, bound=bound), reference=reference)
+        assert suspicions([item]) == [] and verdict(item, suspect=suspicions([item])).status == expected
+    blocks = [Side(blocks=quantise("mmvq", good), exact=quantise("mmvq", good), store="mmvq") for _ in range(3)]
+    assert suspicions([evidence(*blocks[:2], tensor="d-hq", kind="blocks", reference=blocks[2])]) == []
